@@ -1,0 +1,64 @@
+// Files behind one small interface, so that tests can make any read short, failing or late. Weights are always read
+// explicitly and never mapped: a file that shrinks while open gives an Error, not SIGBUS.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+// A file open for reading at any offset, from any thread.
+class File {
+ public:
+  virtual ~File() = default;
+  virtual const std::string& path() const = 0;
+  // Size in bytes when it was opened.
+  virtual uint64_t size() const = 0;
+  // Fills `out` from `offset`. Throws Error(kIo) on a read error or when the file ends before `out` is full.
+  virtual void read_at(uint64_t offset, std::span<std::byte> out) const = 0;
+  // Fills the pieces one after another from one contiguous range of the file; errors as read_at.
+  virtual void read_scattered(uint64_t offset, std::span<const iovec> pieces) const = 0;
+};
+
+// Opens a regular file. Throws Error(kIo) naming the path and the reason: missing, not permitted, a directory, a pipe.
+std::unique_ptr<File> open_file(const std::string& path);
+
+// Called before each read with its running index (0, 1, ...), its offset and length; returns how many bytes the
+// system would have delivered (less than length: the read is cut short there), or a negative errno.
+using ReadFault = std::function<int64_t(uint64_t index, uint64_t offset, uint64_t length)>;
+
+// `file` with faults injected, for tests.
+std::unique_ptr<File> with_faults(std::unique_ptr<File> file, ReadFault fault);
+
+// A whole file as text. Throws Error(kIo); Error(kLimit) above `max_bytes`.
+std::string read_text_file(const std::string& path, uint64_t max_bytes = uint64_t{1} << 30);
+
+// Writes beside `path` first and renames at the end, so a crash or a full disk leaves the old file as it was.
+class AtomicFileWriter {
+ public:
+  // Throws Error(kIo) when the temporary file can't be made.
+  explicit AtomicFileWriter(std::string path);
+  ~AtomicFileWriter();  // removes the temporary file unless commit() succeeded
+  AtomicFileWriter(const AtomicFileWriter&) = delete;
+  AtomicFileWriter& operator=(const AtomicFileWriter&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  uint64_t offset() const { return offset_; }
+  // Flushes to disk and puts the file in place. Throws Error(kIo).
+  void commit();
+
+ private:
+  std::string path_, temporary_;
+  int fd_ = -1;
+  uint64_t offset_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,97 @@
+#include "base/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string temp_path(const std::string& name) { return ::testing::TempDir() + "sluice_file_test_" + name; }
+
+std::string write_temp(const std::string& name, const std::string& text) {
+  std::ofstream(temp_path(name), std::ios::binary) << text;
+  return temp_path(name);
+}
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(File, ReadsAnyRange) {
+  const auto file = open_file(write_temp("range", "0123456789"));
+  std::string out(4, ' ');
+  file->read_at(3, std::as_writable_bytes(std::span(out)));
+  EXPECT_EQ(out, "3456");
+  EXPECT_EQ(file->size(), 10u);
+}
+
+TEST(File, ScattersOneRangeOverPiecesOfAnySize) {
+  const auto file = open_file(write_temp("scatter", "abcdefghij"));
+  std::string a(3, ' '), b(0, ' '), c(5, ' ');
+  const iovec pieces[] = {{a.data(), a.size()}, {b.data(), 0}, {c.data(), c.size()}};
+  file->read_scattered(1, pieces);
+  EXPECT_EQ(a + c, "bcdefghi");
+}
+
+TEST(File, ShrinkingAfterOpenIsAnErrorNotASignal) {
+  const std::string path = write_temp("shrink", std::string(100, 'x'));
+  const auto file = open_file(path);
+  std::filesystem::resize_file(path, 10);
+  std::string out(50, ' ');
+  EXPECT_THAT(message_of([&] { file->read_at(0, std::as_writable_bytes(std::span(out))); }), HasSubstr("truncated"));
+  const iovec piece{out.data(), out.size()};
+  EXPECT_THAT(message_of([&] { file->read_scattered(0, {&piece, 1}); }), HasSubstr("truncated"));
+}
+
+TEST(File, WhatIsNotARegularFileIsNamed) {
+  EXPECT_THAT(message_of([] { open_file("/nowhere/at/all"); }), HasSubstr("No such file"));
+  EXPECT_THAT(message_of([] { open_file("/tmp"); }), HasSubstr("a directory"));
+  const std::string pipe = temp_path("pipe");
+  std::filesystem::remove(pipe);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(message_of([&] { open_file(pipe); }), HasSubstr("a pipe"));
+}
+
+TEST(File, InjectedFaultsLookLikeRealOnes) {
+  const std::string path = write_temp("faulty", std::string(64, 'y'));
+  std::string out(16, ' ');
+  const auto bytes = std::as_writable_bytes(std::span(out));
+  const auto failing = with_faults(open_file(path), [](uint64_t index, uint64_t, uint64_t length) {
+    return index == 1 ? int64_t{-EIO} : static_cast<int64_t>(length);
+  });
+  failing->read_at(0, bytes);
+  EXPECT_THAT(message_of([&] { failing->read_at(16, bytes); }), HasSubstr("Input/output error"));
+  const auto cut = with_faults(open_file(path), [](uint64_t, uint64_t, uint64_t) { return int64_t{4}; });
+  EXPECT_THAT(message_of([&] { cut->read_at(0, bytes); }), HasSubstr("ends at offset 4"));
+}
+
+TEST(AtomicFileWriter, LeavesTheOldFileUntilCommit) {
+  const std::string path = write_temp("atomic", "old");
+  {
+    AtomicFileWriter writer(path);
+    writer.write("half of the new");
+  }
+  EXPECT_EQ(read_text_file(path), "old");
+  AtomicFileWriter writer(path);
+  writer.write("new");
+  EXPECT_EQ(writer.offset(), 3u);
+  writer.commit();
+  EXPECT_EQ(read_text_file(path), "new");
+}
+
+}  // namespace
+}  // namespace sluice
