@@ -1,0 +1,93 @@
+#include "ops/cpu/kernels.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace sluice::ops::cpu {
+
+namespace scalar {
+extern const Kernels kKernels;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const Kernels kKernels;
+}
+namespace avx512 {
+extern const Kernels kKernels;
+}
+#elif defined(__aarch64__)
+namespace neon {
+extern const Kernels kKernels;
+}
+#endif
+
+namespace {
+
+struct Entry {
+  const Kernels* kernels;
+  bool usable;
+};
+
+// Best first. The compiler's test also asks the operating system (XGETBV) whether it saves the wide registers.
+std::vector<Entry> detect() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return {{&avx512::kKernels, avx512}, {&avx2::kKernels, avx2}, {&scalar::kKernels, true}};
+#elif defined(__aarch64__)
+  return {{&neon::kKernels, true}, {&scalar::kKernels, true}};
+#else
+  return {{&scalar::kKernels, true}};
+#endif
+}
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all = detect();
+  return all;
+}
+
+std::string list_names(bool usable_only) {
+  std::string names;
+  for (const Entry& entry : entries())
+    if (entry.usable || !usable_only) names += (names.empty() ? "" : ", ") + std::string(entry.kernels->name);
+  return names;
+}
+
+}  // namespace
+
+std::span<const Kernels* const> usable_kernels() {
+  static const std::vector<const Kernels*> usable = [] {
+    std::vector<const Kernels*> list;
+    for (const Entry& entry : entries())
+      if (entry.usable) list.push_back(entry.kernels);
+    return list;
+  }();
+  return usable;
+}
+
+std::span<const std::string_view> compiled_kernels() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> list;
+    for (const Entry& entry : entries()) list.push_back(entry.kernels->name);
+    return list;
+  }();
+  return names;
+}
+
+const Kernels& find_kernels(std::string_view name) {
+  for (const Entry& entry : entries()) {
+    if (entry.kernels->name != name) continue;
+    if (!entry.usable)
+      fail(ErrorKind::kUsage, "--isa {}: this processor or operating system lacks it; usable here: {}", name,
+           list_names(true));
+    return *entry.kernels;
+  }
+  fail(ErrorKind::kUsage, "--isa {}: unknown; this program has {}", name, list_names(false));
+}
+
+}  // namespace sluice::ops::cpu

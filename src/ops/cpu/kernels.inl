@@ -1,0 +1,371 @@
+// Every kernel, written once over sixteen f32 lanes. Each instruction set's kernels.cpp includes this file inside a
+// namespace of its own, compiled with its own flags; the scalar one is the definition. Element-wise work is plain loops,
+// since one IEEE operation is one IEEE operation on any unit; reductions go through F32x16, whose lanes and tree are fixed.
+//
+// Only C functions and this namespace's own templates are used here: an inline function of the standard library compiled
+// with AVX flags could be the copy that the linker keeps for the whole program.
+
+#include "ops/cpu/vec16.h"
+
+// Sixteen values of which only the first `n` are there; the others are 0.
+template <typename T>
+inline F32x16 load_tail(const T* p, size_t n) {
+  T padded[16] = {};
+  std::memcpy(padded, p, n * sizeof(T));
+  return F32x16::load(padded);
+}
+
+inline void store_tail(float* p, F32x16 x, size_t n) {
+  float padded[16];
+  x.store(padded);
+  std::memcpy(p, padded, n * sizeof(float));
+}
+
+// y[i] = op(a[i], b[i]) for any n.
+template <typename Op>
+inline void map(const float* a, const float* b, size_t n, float* y, Op op) {
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) op(F32x16::load(a + i), F32x16::load(b + i)).store(y + i);
+  if (i < n) store_tail(y + i, op(load_tail(a + i, n - i), load_tail(b + i, n - i)), n - i);
+}
+
+// ---- products ------------------------------------------------------------------------------------------------------
+
+// kOut weight rows of T times one activation row: element i goes to lane i mod 16, one fused multiply-add each.
+template <size_t kOut, typename T>
+inline void float_dots(const T* w, size_t n, const float* x, float* y) {
+  F32x16 acc[kOut];
+  for (F32x16& a : acc) a = F32x16::all(0.0f);
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const F32x16 xi = F32x16::load(x + i);
+    for (size_t o = 0; o < kOut; ++o) acc[o] = fma(F32x16::load(w + o * n + i), xi, acc[o]);
+  }
+  if (i < n) {
+    const F32x16 xi = load_tail(x + i, n - i);
+    for (size_t o = 0; o < kOut; ++o) acc[o] = fma(load_tail(w + o * n + i, n - i), xi, acc[o]);
+  }
+  for (size_t o = 0; o < kOut; ++o) y[o] = sum(acc[o]);
+}
+
+template <typename T>
+inline void matmul_float(const std::byte* weights, size_t n_out, const Rows& x, float* y, size_t y_stride) {
+  constexpr size_t kOut = 4;  // rows at a time: hides the latency of the fused multiply-adds
+  const T* w = reinterpret_cast<const T*>(weights);
+  size_t o = 0;
+  for (; o + kOut <= n_out; o += kOut)
+    for (size_t r = 0; r < x.n_rows; ++r)
+      float_dots<kOut>(w + o * x.n, x.n, x.f32 + x.at(r) * x.n, y + r * y_stride + o);
+  for (; o < n_out; ++o)
+    for (size_t r = 0; r < x.n_rows; ++r)
+      float_dots<1>(w + o * x.n, x.n, x.f32 + x.at(r) * x.n, y + r * y_stride + o);
+}
+
+// sum of scales[g] * (16 weights . 16 activations) over the groups of one segment: exact in 32 bits.
+inline int32_t scaled_dot(const int8_t* w, const int16_t* scales, const int8_t* q, size_t n_groups) {
+  int32_t total = 0;
+  for (size_t g = 0; g < n_groups; ++g) {
+    int32_t dot = 0;
+    for (size_t i = 0; i < 16; ++i) dot += int32_t{w[16 * g + i]} * int32_t{q[16 * g + i]};
+    total += scales[g] * dot;
+  }
+  return total;
+}
+
+inline int32_t minimum_dot(const int16_t* minimums, const int16_t* sums, size_t n_groups) {
+  int32_t total = 0;
+  for (size_t g = 0; g < n_groups; ++g) total += int32_t{minimums[g]} * int32_t{sums[g]};
+  return total;
+}
+
+// Blocks go in order along the row; each adds one fused multiply-add a segment, and one for its minimum.
+inline void matmul_int8(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
+                        size_t y_stride) {
+  const size_t block = format.block_weights, n_blocks = x.n / block;
+  const size_t segment = block / format.segments, groups = segment / 16;
+  quant::UnpackedBlock w;
+  for (size_t o = 0; o < n_out; ++o) {
+    for (size_t r = 0; r < x.n_rows; ++r) y[r * y_stride + o] = 0.0f;
+    for (size_t b = 0; b < n_blocks; ++b) {
+      format.unpack(weights + (o * n_blocks + b) * format.block_bytes, w);
+      for (size_t r = 0; r < x.n_rows; ++r) {
+        const size_t start = x.at(r) * x.n + b * block;
+        float acc = y[r * y_stride + o];
+        for (size_t s = 0; s < format.segments; ++s) {
+          const size_t at = start + s * segment;
+          const float scale = w.scale[s] * x.scale[at / x.block];
+          const int32_t dot = scaled_dot(w.weights + s * segment, w.scales + s * groups, x.q + at, groups);
+          acc = fma_f32(scale, static_cast<float>(dot), acc);
+        }
+        if (format.has_minimum) {
+          const float scale = w.minimum * x.scale[start / x.block];
+          const int32_t dot = minimum_dot(w.minimums, x.sums + start / 16, block / 16);
+          acc = fma_f32(scale, static_cast<float>(dot), acc);
+        }
+        y[r * y_stride + o] = acc;
+      }
+    }
+  }
+}
+
+inline void matmul(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
+                   size_t y_stride) {
+  switch (format.type) {
+    case quant::Type::kF32: return matmul_float<float>(weights, n_out, x, y, y_stride);
+    case quant::Type::kF16: return matmul_float<Half>(weights, n_out, x, y, y_stride);
+    case quant::Type::kBF16: return matmul_float<Bfloat16>(weights, n_out, x, y, y_stride);
+    default: return matmul_int8(format, weights, n_out, x, y, y_stride);
+  }
+}
+
+// The largest magnitude as bits: integers compare like the magnitudes they stand for, and NaN is above infinity.
+inline uint32_t largest_magnitude(const float* x, size_t n) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, x + i, sizeof bits);
+    bits &= 0x7FFFFFFFu;
+    largest = bits > largest ? bits : largest;
+  }
+  return largest;
+}
+
+inline void quantize_row(const float* x, size_t n, size_t block, int8_t* q, float* scale, int16_t* sums) {
+  for (size_t b = 0; b < n / block; ++b, x += block, q += block) {
+    const uint32_t bits = largest_magnitude(x, block);
+    float amax;
+    std::memcpy(&amax, &bits, sizeof amax);
+    if (bits >= kInfinityBits || amax < kSmallestScaled) {
+      std::memset(q, 0, block);
+      scale[b] = bits >= kInfinityBits ? kNaN : 0.0f;  // what isn't finite must stay visible in the result
+    } else {
+      scale[b] = amax / 127.0f;
+      const float inverse = 127.0f / amax;
+      for (size_t i = 0; i < block; ++i) {
+        // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it in the low bits.
+        const float shifted = x[i] * inverse + kRoundMagic;
+        int32_t rounded;
+        std::memcpy(&rounded, &shifted, sizeof rounded);
+        q[i] = static_cast<int8_t>(rounded - kRoundMagicBits);
+      }
+    }
+    for (size_t g = 0; g < block / 16; ++g) {
+      int32_t total = 0;
+      for (size_t i = 0; i < 16; ++i) total += q[16 * g + i];
+      *sums++ = static_cast<int16_t>(total);
+    }
+  }
+}
+
+// ---- norms and activation functions --------------------------------------------------------------------------------
+
+inline float sum_of_squares(const float* x, size_t n) {
+  F32x16 acc = F32x16::all(0.0f);
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const F32x16 v = F32x16::load(x + i);
+    acc = fma(v, v, acc);
+  }
+  if (i < n) {
+    const F32x16 v = load_tail(x + i, n - i);
+    acc = fma(v, v, acc);
+  }
+  return sum(acc);
+}
+
+inline void rms_norm(const float* x, const float* weight, size_t n, float eps, float* y) {
+  const float mean = sum_of_squares(x, n) / static_cast<float>(n);
+  const float inverse = 1.0f / sqrt_f32(mean + eps);
+  for (size_t i = 0; i < n; ++i) y[i] = x[i] * inverse * weight[i];
+}
+
+inline void l2_norm(float* x, size_t n, float eps, float factor) {
+  const float length = sqrt_f32(sum_of_squares(x, n));
+  const float inverse = 1.0f / (length > eps ? length : eps);
+  for (size_t i = 0; i < n; ++i) x[i] = x[i] * inverse * factor;
+}
+
+inline void silu_mul(const float* gate, const float* up, size_t n, float* y) {
+  map(gate, up, n, y, [](F32x16 g, F32x16 u) { return g * sigmoid(g) * u; });
+}
+
+inline void sigmoid_mul(float* x, const float* gate, size_t n) {
+  map(x, gate, n, x, [](F32x16 v, F32x16 g) { return v * sigmoid(g); });
+}
+
+inline float largest(const float* x, size_t n) {
+  float m = x[0];
+  for (size_t i = 1; i < n; ++i) m = x[i] > m ? x[i] : m;
+  return m;
+}
+
+inline void softmax(float* x, size_t n) {
+  const F32x16 top = F32x16::all(largest(x, n));
+  F32x16 acc = F32x16::all(0.0f);
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const F32x16 e = exp(F32x16::load(x + i) - top);
+    e.store(x + i);
+    acc = acc + e;
+  }
+  if (i < n) {
+    store_tail(x + i, exp(load_tail(x + i, n - i) - top), n - i);
+    acc = acc + load_tail(x + i, n - i);
+  }
+  const float inverse = 1.0f / sum(acc);
+  for (size_t j = 0; j < n; ++j) x[j] *= inverse;
+}
+
+inline void add_scaled(float w, const float* x, size_t n, float* y) {
+  for (size_t i = 0; i < n; ++i) y[i] = fma_f32(w, x[i], y[i]);
+}
+
+inline void rope(float* x, const float* cos, const float* sin, size_t n_pairs, size_t step, size_t partner) {
+  for (size_t j = 0; j < n_pairs; ++j) {
+    const float a = x[j * step], b = x[j * step + partner];
+    x[j * step] = fma_f32(a, cos[j], -(b * sin[j]));
+    x[j * step + partner] = fma_f32(a, sin[j], b * cos[j]);
+  }
+}
+
+// ---- attention -----------------------------------------------------------------------------------------------------
+
+// The running softmax of one query head: largest score, sum of exponentials, weighted sum of values.
+struct Running {
+  float top, total;
+  float values[kMaxHeadDim];
+};
+
+// Scores of one tile: lane j is position j of the tile, and the products of a head are summed in order of dimension.
+template <typename T>
+inline void tile_scores(const AttentionJob& job, const float* q, const T* keys, float* scores) {
+  for (size_t j = 0; j < kTile; j += 16) {
+    F32x16 acc = F32x16::all(0.0f);
+    for (size_t d = 0; d < job.head_dim; ++d) acc = fma(F32x16::all(q[d]), F32x16::load(keys + d * kTile + j), acc);
+    (acc * F32x16::all(job.scale)).store(scores + j);
+  }
+}
+
+// Adds the tile's first `count` positions to a running softmax.
+template <typename T>
+inline void add_tile(const AttentionJob& job, const float* q, const T* keys, const T* values, size_t count, Running& run) {
+  float p[kTile];
+  tile_scores(job, q, keys, p);
+  const float tile_top = largest(p, count);
+  const float top = tile_top > run.top ? tile_top : run.top;
+  float fade[16];
+  exp(F32x16::all(run.top - top)).store(fade);
+  F32x16 acc = F32x16::all(0.0f);
+  for (size_t j = 0; j < kTile; j += 16) {
+    F32x16 e = exp(F32x16::load(p + j) - F32x16::all(top));
+    e.store(p + j);
+    if (j + 16 > count) {
+      for (size_t i = j > count ? j : count; i < j + 16; ++i) p[i] = 0.0f;
+      e = F32x16::load(p + j);
+    }
+    acc = acc + e;
+  }
+  run.top = top;
+  run.total = fma_f32(run.total, fade[0], sum(acc));
+  const F32x16 keep = F32x16::all(fade[0]);
+  for (size_t d = 0; d < job.value_dim; d += 16) {
+    F32x16 o = F32x16::load(run.values + d) * keep;
+    for (size_t j = 0; j < count; ++j) o = fma(F32x16::all(p[j]), F32x16::load(values + j * job.value_dim + d), o);
+    o.store(run.values + d);
+  }
+}
+
+// all := all merged with the segment that follows it.
+inline void merge(const Running& segment, size_t n, Running& all) {
+  const float top = segment.top > all.top ? segment.top : all.top;
+  float a[16], b[16];
+  exp(F32x16::all(all.top - top)).store(a);
+  exp(F32x16::all(segment.top - top)).store(b);
+  all.top = top;
+  all.total = fma_f32(all.total, a[0], segment.total * b[0]);
+  for (size_t d = 0; d < n; ++d) all.values[d] = fma_f32(all.values[d], a[0], segment.values[d] * b[0]);
+}
+
+inline void clear(size_t n, Running& run) {
+  run.top = -kInfinity;
+  run.total = 0.0f;
+  for (size_t d = 0; d < n; ++d) run.values[d] = 0.0f;
+}
+
+template <typename T>
+inline void attention_of(const AttentionJob& job) {
+  for (size_t h = 0; h < job.n_heads; ++h) {
+    Running all, segment;
+    clear(job.value_dim, all);
+    for (size_t first = 0; first < job.n_keys; first += kSegment) {
+      clear(job.value_dim, segment);
+      for (size_t at = first; at < job.n_keys && at < first + kSegment; at += kTile) {
+        const std::byte* page = job.pages[at / kTile];
+        const size_t left = job.n_keys - at;
+        add_tile(job, job.q + h * job.head_dim, reinterpret_cast<const T*>(page + job.key_offset),
+                 reinterpret_cast<const T*>(page + job.value_offset), left < kTile ? left : kTile, segment);
+      }
+      merge(segment, job.value_dim, all);
+    }
+    for (size_t d = 0; d < job.value_dim; ++d) job.out[h * job.value_dim + d] = all.values[d] / all.total;
+  }
+}
+
+inline void attention(const AttentionJob& job) {
+  switch (job.type) {
+    case CacheType::kF32: return attention_of<float>(job);
+    case CacheType::kF16: return attention_of<Half>(job);
+    case CacheType::kBf16: return attention_of<Bfloat16>(job);
+  }
+}
+
+// ---- gated delta net -----------------------------------------------------------------------------------------------
+
+// sum over key dimensions in four chains (dimension mod 4), so that latency does not bound it.
+inline F32x16 join(const F32x16 (&chain)[4]) { return (chain[0] + chain[1]) + (chain[2] + chain[3]); }
+
+inline void delta_net(const DeltaJob& job) {
+  const F32x16 zero = F32x16::all(0.0f);
+  for (size_t t = 0; t < job.n_tokens; ++t) {
+    const float* k = job.k + t * job.qk_stride;
+    const float* q = job.q + t * job.qk_stride;
+    const F32x16 decay = F32x16::all(job.decay[t * job.head_stride]);
+    // What the decayed state already answers to this key.
+    F32x16 read[4] = {zero, zero, zero, zero};
+    for (size_t i = 0; i < job.key_dim; i += 4)
+      for (size_t c = 0; c < 4; ++c) {
+        const F32x16 m = F32x16::load(job.state + (i + c) * kColumns) * decay;
+        m.store(job.state + (i + c) * kColumns);
+        read[c] = fma(m, F32x16::all(k[i + c]), read[c]);
+      }
+    const F32x16 beta = F32x16::all(job.beta[t * job.head_stride]);
+    const F32x16 delta = (F32x16::load(job.v + t * job.v_stride) - join(read)) * beta;
+    // Correct it, and ask it with the query.
+    F32x16 answer[4] = {zero, zero, zero, zero};
+    for (size_t i = 0; i < job.key_dim; i += 4)
+      for (size_t c = 0; c < 4; ++c) {
+        const F32x16 m = fma(F32x16::all(k[i + c]), delta, F32x16::load(job.state + (i + c) * kColumns));
+        m.store(job.state + (i + c) * kColumns);
+        answer[c] = fma(m, F32x16::all(q[i + c]), answer[c]);
+      }
+    join(answer).store(job.out + t * job.out_stride);
+  }
+}
+
+inline void conv_silu(const ConvJob& job) {
+  for (size_t t = 0; t < job.n_tokens; ++t) {
+    float* out = job.out + t * job.stride;
+    for (size_t tap = 0; tap < job.taps; ++tap) {
+      const size_t back = job.taps - 1 - tap;  // tokens before t
+      const float* x = back <= t ? job.x + (t - back) * job.stride
+                                 : job.history + (job.taps - 1 + t - back) * job.n_channels;
+      const float* w = job.weight + tap * job.n_channels;
+      if (tap == 0)
+        for (size_t c = job.begin; c < job.end; ++c) out[c] = w[c] * x[c];
+      else
+        for (size_t c = job.begin; c < job.end; ++c) out[c] = fma_f32(w[c], x[c], out[c]);
+    }
+    map(out + job.begin, out + job.begin, job.end - job.begin, out + job.begin,
+        [](F32x16 v, F32x16) { return v * sigmoid(v); });
+  }
+}
