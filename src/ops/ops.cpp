@@ -320,10 +320,22 @@ void store_key_value(const AttentionShape& shape, std::byte* page, size_t positi
 
 namespace {
 
+// The history after `n_rows` rows of a run, for channels [begin, end): `out` may be the run's own history.
+void copy_history(const DeltaShape& shape, const DeltaRun& run, const float* x, size_t n_rows, size_t begin, size_t end,
+                  float* out) {
+  const size_t channels = shape.channels(), kept = shape.taps - 1;
+  for (size_t i = 0; i < kept; ++i) {
+    // Entry i becomes the input n_rows after it: still in the history, or one of the run's own rows.
+    const size_t from = i + n_rows;
+    const float* source = from < kept ? run.history + from * channels : x + (run.first_row + from - kept) * channels;
+    std::copy(source + begin, source + end, out + i * channels + begin);
+  }
+}
+
 // Convolves a run's channels and moves the history on.
 void convolve(const Context& context, const DeltaShape& shape, const DeltaWeights& weights, const DeltaRun& run,
               const float* x, float* out) {
-  const size_t channels = shape.channels(), kept = shape.taps - 1;
+  const size_t channels = shape.channels();
   context.pool.run(channels, 64, [&](size_t begin, size_t end) {
     context.kernels.conv_silu({.history = run.history,
                                .x = x + run.first_row * channels,
@@ -335,13 +347,43 @@ void convolve(const Context& context, const DeltaShape& shape, const DeltaWeight
                                .stride = channels,
                                .begin = begin,
                                .end = end});
-    for (size_t i = 0; i < kept; ++i) {
-      // Entry i becomes the input n_rows after it: still in the history, or one of the run's own rows.
-      const size_t from = i + run.n_rows;
-      const float* source = from < kept ? run.history + from * channels : x + (run.first_row + from - kept) * channels;
-      std::copy(source + begin, source + end, run.history + i * channels + begin);
-    }
+    for (const DeltaCapture& capture : run.captures)
+      copy_history(shape, run, x, capture.n_rows, begin, end, capture.history);
+    copy_history(shape, run, x, run.n_rows, begin, end, run.history);
   });
+}
+
+// Walks one group of columns of one value head over a run, stopping to copy its state where that is asked for.
+void walk_columns(const Context& context, const DeltaShape& shape, const DeltaRun& run, size_t head, size_t group,
+                  const float* conv, const float* decay, const float* beta, float* out) {
+  const size_t channels = shape.channels(), heads = shape.n_value_heads, width = heads * shape.value_dim;
+  const size_t keys = shape.n_key_heads * shape.key_dim;
+  const size_t key_head = head % shape.n_key_heads;  // files store value heads tiled over the key heads
+  const size_t column = head * shape.value_dim + group * cpu::kColumns;
+  const size_t group_floats = shape.key_dim * cpu::kColumns, at = column * shape.key_dim;
+  size_t done = 0;
+  const auto advance = [&](size_t until) {
+    const size_t row = run.first_row + done;
+    context.kernels.delta_net({.state = run.state + at,
+                               .n_tokens = until - done,
+                               .key_dim = shape.key_dim,
+                               .q = conv + row * channels + key_head * shape.key_dim,
+                               .k = conv + row * channels + keys + key_head * shape.key_dim,
+                               .qk_stride = channels,
+                               .v = conv + row * channels + 2 * keys + column,
+                               .v_stride = channels,
+                               .decay = decay + row * heads + head,
+                               .beta = beta + row * heads + head,
+                               .head_stride = heads,
+                               .out = out + row * width + column,
+                               .out_stride = width});
+    done = until;
+  };
+  for (const DeltaCapture& capture : run.captures) {
+    advance(capture.n_rows);
+    std::copy(run.state + at, run.state + at + group_floats, capture.state + at);
+  }
+  advance(run.n_rows);
 }
 
 }  // namespace
@@ -350,10 +392,8 @@ void delta_net(const Context& context, const DeltaShape& shape, const DeltaWeigh
                std::span<const DeltaRun> runs, float* x, const float* z, float* alpha, float* beta, float* conv,
                float* out) {
   constexpr float kL2Eps = 1e-6f;
-  const size_t channels = shape.channels(), heads = shape.n_value_heads;
-  const size_t keys = shape.n_key_heads * shape.key_dim, width = heads * shape.value_dim;
+  const size_t channels = shape.channels(), heads = shape.n_value_heads, groups = shape.value_dim / cpu::kColumns;
   const float query_scale = 1.0f / std::sqrt(static_cast<float>(shape.key_dim));
-  const size_t groups = shape.value_dim / cpu::kColumns, group_floats = shape.key_dim * cpu::kColumns;
   for (const DeltaRun& run : runs) convolve(context, shape, weights, run, x, conv);
   size_t n_rows = 0;
   for (const DeltaRun& run : runs) n_rows = std::max(n_rows, run.first_row + run.n_rows);
@@ -369,25 +409,8 @@ void delta_net(const Context& context, const DeltaShape& shape, const DeltaWeigh
     }
   });
   context.pool.run(runs.size() * heads * groups, 1, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
-      const DeltaRun& run = runs[i / (heads * groups)];
-      const size_t h = i / groups % heads, g = i % groups;
-      const float* row = conv + run.first_row * channels;
-      const size_t key_head = h % shape.n_key_heads;  // files store value heads tiled over the key heads
-      context.kernels.delta_net({.state = run.state + (h * groups + g) * group_floats,
-                                 .n_tokens = run.n_rows,
-                                 .key_dim = shape.key_dim,
-                                 .q = row + key_head * shape.key_dim,
-                                 .k = row + keys + key_head * shape.key_dim,
-                                 .qk_stride = channels,
-                                 .v = row + 2 * keys + h * shape.value_dim + g * cpu::kColumns,
-                                 .v_stride = channels,
-                                 .decay = alpha + run.first_row * heads + h,
-                                 .beta = beta + run.first_row * heads + h,
-                                 .head_stride = heads,
-                                 .out = out + run.first_row * width + h * shape.value_dim + g * cpu::kColumns,
-                                 .out_stride = width});
-    }
+    for (size_t i = begin; i < end; ++i)
+      walk_columns(context, shape, runs[i / (heads * groups)], i / groups % heads, i % groups, conv, alpha, beta, out);
   });
   for_rows(context, n_rows * heads, [&](size_t i) {
     float* head = out + i * shape.value_dim;

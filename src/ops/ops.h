@@ -170,11 +170,17 @@ struct DeltaWeights {
   const float* a;        // [n_value_heads], negative: -exp(A_log)
   const float* norm;     // [value_dim]
 };
+// A copy of the state as it is after the first `n_rows` (at least one) rows of a run.
+struct DeltaCapture {
+  size_t n_rows;
+  float *history, *state;
+};
 // A run of a sequence's rows, and the state it reads and leaves behind.
 struct DeltaRun {
   size_t first_row, n_rows;
-  float* history;  // [taps - 1, channels], oldest first
-  float* state;    // [n_value_heads, value_dim / 16, key_dim, 16]
+  float* history;                           // [taps - 1, channels], oldest first
+  float* state;                             // [n_value_heads, value_dim / 16, key_dim, 16]
+  std::vector<DeltaCapture> captures = {};  // ascending
 };
 // x [n_rows, channels]: the in-projection, overwritten with the convolved and normalised q, k, v. z [n_rows,
 // n_value_heads * value_dim]: gate. alpha, beta [n_rows, n_value_heads]: overwritten with decay and write strength.
