@@ -54,17 +54,17 @@ struct Command {
 
 // Options is default-constructible and has `void declare(OptionTable&)`, which binds its fields.
 template <typename Options>
-Command make_command(CommandText text, int (*run)(const Options&)) {
+Command make_command(CommandText text, int (*function)(const Options&)) {
   class Bound final : public Invocation {
    public:
-    explicit Bound(int (*run)(const Options&)) : run_(run) { options_.declare(table_); }
-    int run() override { return run_(options_); }
+    explicit Bound(int (*f)(const Options&)) : function_(f) { options_.declare(table_); }
+    int run() override { return function_(options_); }
 
    private:
     Options options_;
-    int (*run_)(const Options&);
+    int (*function_)(const Options&);
   };
-  return {std::move(text), [run] { return std::make_unique<Bound>(run); }};
+  return {std::move(text), [function] { return std::make_unique<Bound>(function); }};
 }
 
 }  // namespace sluice::cli

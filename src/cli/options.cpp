@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <numeric>
 
 #include "base/error.h"
+#include "cli/describe.h"
+#include "cli/suggest.h"
 
 namespace sluice::cli {
 namespace {
@@ -31,28 +31,6 @@ std::string normalized(std::string_view name) {
 }
 
 bool looks_like_option(std::string_view argument) { return argument.size() > 1 && argument[0] == '-'; }
-
-// Levenshtein distance in bytes, one row at a time.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
-}
 
 }  // namespace
 
@@ -158,7 +136,7 @@ ParseResult OptionTable::parse(std::span<const std::string> arguments, const Env
     const Option& option = *entry.option;
     const bool first = std::find(seen.begin(), seen.end(), &option) == seen.end();
     try {
-      check_choice(option.details, entry.text);
+      check_choice(option.details.choices, entry.text);
       option.store(entry.text, first);
     } catch (const Error& error) {
       fail(error.kind(), "{}: {}", entry.origin, error.what());
@@ -171,7 +149,7 @@ ParseResult OptionTable::parse(std::span<const std::string> arguments, const Env
   }
   for (const Option& option : options_) {
     if (option.details.required && std::find(seen.begin(), seen.end(), &option) == seen.end()) {
-      fail(ErrorKind::kUsage, "option {} {} is missing", joined(option.names), option.placeholder);
+      fail(ErrorKind::kUsage, "option {} {} is missing", join(option.names, ", "), option.placeholder);
     }
   }
   store_positionals(free);
@@ -189,7 +167,9 @@ OptionTable::Given OptionTable::read_option(std::span<const std::string> argumen
   const std::string name(argument.substr(0, equals));
   Option* option = find(name);
   if (!option) {
-    const std::string near = nearest_name(normalized(name));
+    std::vector<std::string> known;
+    for (const auto& entry : by_name_) known.push_back(entry.first);
+    const std::string near = nearest_word(normalized(name), known);
     fail(ErrorKind::kUsage, "unknown option {}{}", name, near.empty() ? "" : fmt::format("; did you mean {}?", near));
   }
   Given given{option, "", fmt::format("option {}", name)};
@@ -241,27 +221,16 @@ void OptionTable::store_positionals(std::span<const std::string> values) {
       fail(ErrorKind::kUsage, "argument {} is missing: {}", positional.name, positional.help);
     }
     const size_t end = positional.repeatable ? values.size() : std::min(next + 1, values.size());
-    for (bool first = true; next < end; first = false) positional.store(values[next++], first);
-  }
-  if (next < values.size()) fail(ErrorKind::kUsage, "unexpected argument '{}'", values[next]);
-}
-
-std::string OptionTable::nearest_name(std::string_view wrong) const {
-  const std::string_view bare = wrong.substr(std::min(wrong.find_first_not_of('-'), wrong.size()));
-  std::string best;
-  size_t best_distance = std::max<size_t>(1, bare.size() / 3) + 1;
-  for (const auto& [name, option] : by_name_) {
-    const std::string_view known = std::string_view(name).substr(name.find_first_not_of('-'));
-    size_t distance = edit_distance(bare, known);
-    // --temprature is meant as --temp: one being the other's beginning is as good as two typing errors.
-    const size_t shared = std::min(bare.size(), known.size());
-    if (shared >= 3 && bare.substr(0, shared) == known.substr(0, shared)) distance = std::min<size_t>(distance, 2);
-    if (distance < best_distance) {
-      best = name;
-      best_distance = distance;
+    for (bool first = true; next < end; first = false, ++next) {
+      try {
+        check_choice(positional.choices, values[next]);
+        positional.store(values[next], first);
+      } catch (const Error& error) {
+        fail(error.kind(), "argument {}: {}", positional.name, error.what());
+      }
     }
   }
-  return best;
+  if (next < values.size()) fail(ErrorKind::kUsage, "unexpected argument '{}'", values[next]);
 }
 
 void OptionTable::check_range(const OptionDetails& details, std::string_view text, double value) {
@@ -274,10 +243,9 @@ void OptionTable::check_range(const OptionDetails& details, std::string_view tex
   }
 }
 
-void OptionTable::check_choice(const OptionDetails& details, std::string_view text) {
-  const auto& choices = details.choices;
+void OptionTable::check_choice(const std::vector<std::string>& choices, std::string_view text) {
   if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return;
-  fail(ErrorKind::kUsage, "'{}' is not a known value; it must be one of {}", text, joined(choices));
+  fail(ErrorKind::kUsage, "'{}' is not a known value; it must be one of {}", text, join(choices, ", "));
 }
 
 }  // namespace sluice::cli

@@ -70,6 +70,7 @@ struct Positional {
   std::string help;
   bool required = true;
   bool repeatable = false;  // takes all that follow; only the last positional may
+  std::vector<std::string> choices;
   std::function<void(std::string_view text, bool first)> store;
 };
 
@@ -132,9 +133,7 @@ class OptionTable {
               OptionDetails details = {}) {
     using T = typename detail::Wrapped<Target>::type;
     for (const auto& word : words) details.choices.push_back(word.first);
-    auto read = [words](std::string_view text) {  // parse() has seen that it is one of them
-      return std::find_if(words.begin(), words.end(), [text](const auto& word) { return word.first == text; })->second;
-    };
+    auto read = [words](std::string_view text) { return value_of(words, text); };
     auto show = [words](const T& shown) {
       for (const auto& [word, value] : words) {
         if (value == shown) return word;
@@ -160,8 +159,20 @@ class OptionTable {
   template <typename Target>
   void positional(std::string_view name, std::string_view help, Target* target) {
     constexpr bool kOptional = detail::Wrapped<Target>::kOptional, kList = detail::Wrapped<Target>::kList;
-    positionals_.push_back({std::string(name), std::string(help), !kOptional, kList,
-                            [target](std::string_view text, bool first) { assign(target, std::string(text), first); }});
+    positionals_.push_back(
+        {std::string(name), std::string(help), !kOptional, kList, {}, [target](std::string_view text, bool first) {
+           assign(target, std::string(text), first);
+         }});
+  }
+
+  // The same for one of a few words, each standing for a value of T.
+  template <typename T>
+  void positional(std::string_view name, std::string_view help, T* target,
+                  std::vector<std::pair<std::string, std::type_identity_t<T>>> words) {
+    Positional added{std::string(name), std::string(help), true, false, {}, nullptr};
+    for (const auto& word : words) added.choices.push_back(word.first);
+    added.store = [target, words](std::string_view text, bool) { *target = value_of(words, text); };
+    positionals_.push_back(std::move(added));
   }
 
   // Reads the arguments after the command's name and stores what they say. Throws Error(kUsage) that names the option,
@@ -174,6 +185,12 @@ class OptionTable {
 
  private:
   struct Given;  // an option with a text for it, before any is stored
+
+  // The value of a word that check_choice() has seen to be one of them.
+  template <typename T>
+  static T value_of(const std::vector<std::pair<std::string, T>>& words, std::string_view text) {
+    return std::find_if(words.begin(), words.end(), [text](const auto& word) { return word.first == text; })->second;
+  }
 
   template <typename T>
   static T read_text(std::string_view text) {
@@ -237,12 +254,11 @@ class OptionTable {
   }
 
   static void check_range(const OptionDetails& details, std::string_view text, double value);
-  static void check_choice(const OptionDetails& details, std::string_view text);
+  static void check_choice(const std::vector<std::string>& choices, std::string_view text);
   Option& add(std::string_view names, std::string_view placeholder, std::string_view help, OptionDetails details);
   Option& add_flag(std::string_view names, std::string_view help, std::function<void(bool)> set, OptionDetails details);
   // The option of this spelling; nullptr when there is none.
   Option* find(std::string_view name);
-  std::string nearest_name(std::string_view wrong) const;
   // The option that argument `index` starts, with its value taken from it or from the next; advances `index` to the
   // last argument used.
   Given read_option(std::span<const std::string> arguments, size_t* index);

@@ -1,0 +1,16 @@
+// The commands of the program. Each stands in a file of its name and is listed, in the order of help, in commands.cpp.
+#pragma once
+
+#include <vector>
+
+#include "cli/command.h"
+
+namespace sluice::cli {
+
+std::vector<Command> all_commands();
+
+Command version_command();
+Command man_command();         // hidden: prints the man page, for installing
+Command completion_command();  // hidden: prints a shell's completion script
+
+}  // namespace sluice::cli
