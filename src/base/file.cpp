@@ -78,6 +78,31 @@ class PosixFile final : public File {
   uint64_t size_;
 };
 
+class MemoryFile final : public File {
+ public:
+  MemoryFile(std::string name, std::vector<std::byte> content) : name_(std::move(name)), content_(std::move(content)) {}
+
+  const std::string& path() const override { return name_; }
+  uint64_t size() const override { return content_.size(); }
+
+  void read_at(uint64_t offset, std::span<std::byte> out) const override {
+    const uint64_t left = content_.size() - std::min<uint64_t>(offset, content_.size());
+    if (out.size() > left) fail_short(name_, offset + left, out.size() - left);
+    if (!out.empty()) std::memcpy(out.data(), content_.data() + offset, out.size());
+  }
+
+  void read_scattered(uint64_t offset, std::span<const iovec> pieces) const override {
+    for (const iovec& piece : pieces) {
+      read_at(offset, {static_cast<std::byte*>(piece.iov_base), piece.iov_len});
+      offset += piece.iov_len;
+    }
+  }
+
+ private:
+  std::string name_;
+  std::vector<std::byte> content_;
+};
+
 class FaultyFile final : public File {
  public:
   FaultyFile(std::unique_ptr<File> file, ReadFault fault) : file_(std::move(file)), fault_(std::move(fault)) {}
@@ -127,6 +152,10 @@ std::unique_ptr<File> open_file(const std::string& path) {
     fail(ErrorKind::kIo, "{}: is {}; name a regular file", path, what);
   }
   return std::make_unique<PosixFile>(path, fd, static_cast<uint64_t>(info.st_size));
+}
+
+std::unique_ptr<File> memory_file(std::string name, std::vector<std::byte> content) {
+  return std::make_unique<MemoryFile>(std::move(name), std::move(content));
 }
 
 std::unique_ptr<File> with_faults(std::unique_ptr<File> file, ReadFault fault) {

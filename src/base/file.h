@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sluice {
 
@@ -29,6 +30,9 @@ class File {
 
 // Opens a regular file. Throws Error(kIo) naming the path and the reason: missing, not permitted, a directory, a pipe.
 std::unique_ptr<File> open_file(const std::string& path);
+
+// A file whose content is `content`, for tests and fuzzing; `name` is its path in messages.
+std::unique_ptr<File> memory_file(std::string name, std::vector<std::byte> content);
 
 // Called before each read with its running index (0, 1, ...), its offset and length; returns how many bytes the
 // system would have delivered (less than length: the read is cut short there), or a negative errno.

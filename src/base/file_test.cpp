@@ -79,6 +79,16 @@ TEST(File, InjectedFaultsLookLikeRealOnes) {
   EXPECT_THAT(message_of([&] { cut->read_at(0, bytes); }), HasSubstr("ends at offset 4"));
 }
 
+TEST(File, InMemoryOneEndsLikeOneOnDisk) {
+  const auto file = memory_file("M.bin", std::vector<std::byte>(10, std::byte{'z'}));
+  std::string a(2, ' '), b(3, ' ');
+  const iovec pieces[] = {{a.data(), a.size()}, {b.data(), b.size()}};
+  file->read_scattered(5, pieces);
+  EXPECT_EQ(a + b, "zzzzz");
+  EXPECT_THAT(message_of([&] { file->read_scattered(6, pieces); }), HasSubstr("M.bin: the file ends at offset 10"));
+  EXPECT_THAT(message_of([&] { file->read_at(100, std::as_writable_bytes(std::span(a))); }), HasSubstr("ends at"));
+}
+
 TEST(AtomicFileWriter, LeavesTheOldFileUntilCommit) {
   const std::string path = write_temp("atomic", "old");
   {
