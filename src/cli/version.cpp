@@ -1,8 +1,11 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "cli/commands.h"
+#include "ops/cpu/kernels.h"
 
 namespace sluice::cli {
 namespace {
@@ -19,12 +22,19 @@ struct VersionOptions {
 };
 
 int print_version(const VersionOptions& options) {
+  const auto compiled = ops::cpu::compiled_kernels();
+  std::vector<std::string> usable;
+  for (const ops::cpu::Kernels* kernels : ops::cpu::usable_kernels()) usable.emplace_back(kernels->name);
   if (options.json) {
-    const nlohmann::ordered_json out = {
-        {"version", SLUICE_VERSION}, {"compiler", kCompiler}, {"build_type", SLUICE_BUILD_TYPE}};
+    const nlohmann::ordered_json out = {{"version", SLUICE_VERSION},
+                                        {"compiler", kCompiler},
+                                        {"build_type", SLUICE_BUILD_TYPE},
+                                        {"isa_compiled", compiled},
+                                        {"isa_usable", usable}};
     fmt::print("{}\n", out.dump());
   } else {
-    fmt::print("sluice {} ({}, {})\n", SLUICE_VERSION, SLUICE_BUILD_TYPE, kCompiler);
+    fmt::print("sluice {} ({}, {})\ninstruction sets compiled: {}\nusable here, best first: {}\n", SLUICE_VERSION,
+               SLUICE_BUILD_TYPE, kCompiler, fmt::join(compiled, " "), fmt::join(usable, " "));
   }
   return 0;
 }

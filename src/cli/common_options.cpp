@@ -1,0 +1,76 @@
+#include "cli/common_options.h"
+
+namespace sluice::cli {
+
+void ModelOptions::declare(OptionTable& table) {
+  table.group("Model");
+  table.option("-m, --model", "FILE", "the model: a GGUF file, or the first of a split one", &path,
+               {.env = "MODEL", .required = true});
+  table.option("--override-kv", "KEY=TYPE:VALUE",
+               "use this value of a metadata key instead of the file's; TYPE is int, float, bool or str", &overrides);
+}
+
+void ComputeOptions::declare(OptionTable& table) {
+  const std::vector<std::pair<std::string, CacheType>> cache_types = {{"f32", CacheType::kF32},
+                                                                      {"f16", CacheType::kF16}};
+  table.group("Compute");
+  table.option("-t, --threads", "N", "threads that compute", &threads,
+               {.env = "THREADS", .min = 1, .max = 1024, .default_text = "one per core"});
+  table.option("-c, --ctx-size", "N", "tokens of context; 0: as many as the model was trained for", &context,
+               {.env = "CTX_SIZE"});
+  table.option("-b, --batch-size", "N", "tokens of a prompt that are handed to the model together", &batch,
+               {.env = "BATCH", .min = 1});
+  table.option("-ub, --ubatch-size", "N", "tokens that are computed together", &micro_batch,
+               {.env = "UBATCH", .min = 1});
+  table.choice("-ctk, --cache-type-k", "TYPE", "format of the cached keys", &cache_keys, cache_types,
+               {.env = "CACHE_TYPE_K"});
+  table.choice("-ctv, --cache-type-v", "TYPE", "format of the cached values", &cache_values, cache_types,
+               {.env = "CACHE_TYPE_V"});
+  table.option("--isa", "NAME", "instruction set of the kernels; `sluice version` lists them, results are the same",
+               &isa, {.env = "ISA", .default_text = "the best that this processor has"});
+}
+
+void SamplingOptions::declare(OptionTable& table) {
+  const auto read_seed = [this](std::string_view text) {
+    seed.reset();
+    if (text != "-1") seed = parse_unsigned(text, UINT64_MAX);
+  };
+  table.group("Sampling");
+  table.custom("-s, --seed", "N", "seed of the random numbers; -1: a new one for each run", read_seed,
+               {.default_text = "-1"});
+  table.option("--temp, --temperature", "T", "randomness; 0: always the likeliest token", &temperature, {.min = 0});
+  table.option("--top-k", "N", "only the N likeliest tokens; 0: all", &top_k, {.env = "TOP_K"});
+  table.option("--top-p", "P", "only the likeliest tokens that together reach probability P; 1: all", &top_p,
+               {.min = 0, .max = 1});
+  table.option("--min-p", "P", "only tokens at least P times as likely as the likeliest; 0: all", &min_p,
+               {.min = 0, .max = 1});
+  table.option("--repeat-penalty", "X", "divides the logits of tokens that occurred lately; 1: off", &repeat_penalty,
+               {.min = 0});
+  table.option("--repeat-last-n", "N", "how many of the last tokens the penalties look at; 0: none", &repeat_last_n);
+  table.option("--presence-penalty", "X", "subtracted from the logits of tokens that occurred lately",
+               &presence_penalty);
+  table.option("--frequency-penalty", "X", "the same for each time that they occurred", &frequency_penalty);
+  table.option("-l, --logit-bias", "TOKEN+BIAS", "add BIAS to the logit of a token id (TOKEN-BIAS: subtract)",
+               &logit_bias);
+}
+
+void declare_accepted_options(OptionTable& table) {
+  const char* cpu_only = "all layers are computed on the CPU; this option changes nothing";
+  const char* read_explicitly = "weights are always read explicitly, never mapped; this option changes nothing";
+  const char* one_cache = "sequences always share one pool of pages; this option changes nothing";
+  table.group("Accepted for compatibility");
+  table.accept("-ngl, --gpu-layers, --n-gpu-layers", "N", cpu_only, {.env = "N_GPU_LAYERS"});
+  table.accept("-ncmoe, --n-cpu-moe", "N", cpu_only, {.env = "N_CPU_MOE"});
+  table.accept("-cmoe, --cpu-moe", "", cpu_only);
+  table.accept("--no-host", "", cpu_only);
+  table.accept("--mmap | --no-mmap", "", read_explicitly);
+  table.accept("--mlock", "", read_explicitly);
+  table.accept("-kvu, --kv-unified | -no-kvu, --no-kv-unified", "", one_cache);
+  table.accept("-fa, --flash-attn", "on|off|auto",
+               "attention never stores its score matrix; this option changes nothing",
+               {.env = "FLASH_ATTN", .choices = {"on", "off", "auto"}});
+  table.accept("--jinja", "", "chat templates are always rendered as Jinja; this option changes nothing");
+  table.accept("--warmup | --no-warmup", "", "there is no warm-up run; this option changes nothing");
+}
+
+}  // namespace sluice::cli
