@@ -1,18 +1,26 @@
 # How a room (a folder under src/) becomes a library, a test program and a fuzz target, all with the same flags.
 
+include(GNUInstallDirs)
+
 add_library(sluice_flags INTERFACE)
-target_include_directories(sluice_flags INTERFACE "${CMAKE_SOURCE_DIR}/src")
-# Contraction of a*b+c is a decision of arithmetic (docs/arithmetic.md), never of the compiler.
-target_compile_options(sluice_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wnon-virtual-dtor -Woverloaded-virtual -Werror
+target_include_directories(sluice_flags INTERFACE
+  "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/sluice>")
+
+set(flags -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wnon-virtual-dtor -Woverloaded-virtual -Werror
+  # Contraction of a*b+c is a decision of arithmetic (docs/arithmetic.md), never of the compiler.
   -ffp-contract=off -fno-math-errno)
 if(SLUICE_SANITIZE)
-  target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
-  target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
+  list(APPEND flags -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  target_link_options(sluice_flags INTERFACE "$<BUILD_INTERFACE:-fsanitize=${SLUICE_SANITIZE}>")
 endif()
 if(SLUICE_FUZZ)
-  target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link)
+  list(APPEND flags -fsanitize=fuzzer-no-link)
 endif()
+# What is our own discipline does not bind those who link an installed library.
+target_compile_options(sluice_flags INTERFACE "$<BUILD_INTERFACE:${flags}>")
+
+# Every room's library, for installing.
+set_property(GLOBAL PROPERTY SLUICE_LIBRARIES sluice_flags)
 
 # sluice_room(NAME SOURCES a.cpp ... ROOMS base gguf ... LINK fmt::fmt ...)
 function(sluice_room name)
@@ -20,6 +28,8 @@ function(sluice_room name)
   add_library(sluice_${name} STATIC ${ARG_SOURCES})
   list(TRANSFORM ARG_ROOMS PREPEND sluice_)
   target_link_libraries(sluice_${name} PUBLIC sluice_flags ${ARG_ROOMS} ${ARG_LINK})
+  set_target_properties(sluice_${name} PROPERTIES EXPORT_NAME ${name})
+  set_property(GLOBAL APPEND PROPERTY SLUICE_LIBRARIES sluice_${name})
 endfunction()
 
 # sluice_test(NAME SOURCES a_test.cpp ... ROOMS quant ... LINK ...): one GoogleTest program a room keeps links few.
@@ -33,4 +43,13 @@ function(sluice_test name)
   target_link_libraries(sluice_${name} PRIVATE ${ARG_ROOMS} ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_definitions(sluice_${name} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   gtest_discover_tests(sluice_${name} TEST_PREFIX "${name}/" DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 900)
+endfunction()
+
+# sluice_fuzz(NAME SOURCES name_fuzz.cpp ROOMS gguf ...): a libFuzzer program; inputs to start from lie in fuzz/seeds/NAME.
+function(sluice_fuzz name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;ROOMS;LINK" ${ARGN})
+  add_executable(fuzz_${name} ${ARG_SOURCES})
+  list(TRANSFORM ARG_ROOMS PREPEND sluice_)
+  target_link_libraries(fuzz_${name} PRIVATE ${ARG_ROOMS} ${ARG_LINK})
+  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
 endfunction()
