@@ -35,6 +35,10 @@ void unpack_q3_k(const std::byte* block, UnpackedBlock& out);
 void unpack_q4_k(const std::byte* block, UnpackedBlock& out);
 void unpack_q5_k(const std::byte* block, UnpackedBlock& out);
 void unpack_q6_k(const std::byte* block, UnpackedBlock& out);
+// paired_scales.cpp and signed_scales.cpp: the scale searches
+void quantize_q4_k(const float* in, size_t n_blocks, std::byte* out);
+void quantize_q5_k(const float* in, size_t n_blocks, std::byte* out);
+void quantize_q6_k(const float* in, size_t n_blocks, std::byte* out);
 
 // grid_quants.cpp: groups of weights picked from a codebook
 void unpack_iq1_s(const std::byte* block, UnpackedBlock& out);

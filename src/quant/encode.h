@@ -1,4 +1,4 @@
-// What the quantizers of this room share: refusing values that a block cannot hold.
+// What the quantizers of this room share: refusing values that a block cannot hold, and packing codes.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,23 @@
 
 namespace sluice::quant {
 
-// Throws Error(kUnsupported) naming the format, the block and the value if any weight of the block is infinite or NaN.
-void require_finite(const char* format, size_t block, std::span<const float> weights);
+// Where a quantizer is, for its error messages.
+struct Place {
+  const char* format;
+  size_t block;
+};
+
+// Throws Error(kUnsupported) naming the place and the value if any weight of the block is infinite or NaN.
+void require_finite(Place place, std::span<const float> weights);
 
 // A block's scale or minimum as f16. Throws Error(kUnsupported) when it rounds to infinity.
-uint16_t encode_scale(const char* format, size_t block, float scale);
+uint16_t encode_scale(Place place, float scale);
+
+// 2n codes below 16 (higher bits are ignored) to n bytes: the first n in the low nibbles, the others in the high ones.
+// The inverse of unpack_nibbles (fields.h).
+template <size_t n>
+void pack_nibbles(const uint8_t* codes, std::byte* out) {
+  for (size_t j = 0; j < n; ++j) out[j] = static_cast<std::byte>((codes[j] & 15) | ((codes[n + j] & 15) << 4));
+}
 
 }  // namespace sluice::quant

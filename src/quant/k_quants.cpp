@@ -1,5 +1,6 @@
 // Q2_K to Q6_K, reading: super-blocks of 256 weights in 8 or 16 sub-blocks, whose scales (and minima) are small
-// integers times one f16 of the super-block. The searches that write Q4_K, Q5_K and Q6_K are in k_quantize.cpp.
+// integers times one f16 of the super-block. The searches that write Q4_K, Q5_K and Q6_K are in paired_scales.cpp and
+// signed_scales.cpp.
 #include "quant/codecs.h"
 #include "quant/fields.h"
 

@@ -56,25 +56,20 @@ ScaleAndMinimum fit_range(const float* in, int bits, uint8_t* codes) {
   return {scale, *low};
 }
 
-void pack_nibbles(const uint8_t* codes, std::byte* out) {
-  for (size_t j = 0; j < kWeights / 2; ++j) {
-    out[j] = static_cast<std::byte>((codes[j] & 15) | ((codes[j + kWeights / 2] & 15) << 4));
-  }
-}
-
 uint32_t fifth_bits_of(const uint8_t* codes) {
   uint32_t bits = 0;
   for (size_t i = 0; i < kWeights; ++i) bits |= static_cast<uint32_t>((codes[i] >> 4) & 1) << i;
   return bits;
 }
 
-// Calls encode(block number, its 32 weights, its bytes) for every block.
+// Calls encode(place, the 32 weights, the bytes) for every block.
 template <size_t block_bytes, typename Encode>
 void for_each_block(const char* format, const float* in, size_t n_blocks, std::byte* out, Encode encode) {
   for (size_t b = 0; b < n_blocks; ++b) {
     const float* weights = in + b * kWeights;
-    require_finite(format, b, {weights, kWeights});
-    encode(b, weights, out + b * block_bytes);
+    const Place place{format, b};
+    require_finite(place, {weights, kWeights});
+    encode(place, weights, out + b * block_bytes);
   }
 }
 
@@ -89,10 +84,10 @@ void unpack_q4_0(const std::byte* block, UnpackedBlock& out) {
 }
 
 void quantize_q4_0(const float* in, size_t n_blocks, std::byte* out) {
-  for_each_block<18>("Q4_0", in, n_blocks, out, [](size_t b, const float* weights, std::byte* block) {
+  for_each_block<18>("Q4_0", in, n_blocks, out, [](Place place, const float* weights, std::byte* block) {
     uint8_t codes[kWeights];
-    store(block, encode_scale("Q4_0", b, fit_symmetric(weights, 4, codes)));
-    pack_nibbles(codes, block + 2);
+    store(block, encode_scale(place, fit_symmetric(weights, 4, codes)));
+    pack_nibbles<16>(codes, block + 2);
   });
 }
 
@@ -106,12 +101,12 @@ void unpack_q4_1(const std::byte* block, UnpackedBlock& out) {
 }
 
 void quantize_q4_1(const float* in, size_t n_blocks, std::byte* out) {
-  for_each_block<20>("Q4_1", in, n_blocks, out, [](size_t b, const float* weights, std::byte* block) {
+  for_each_block<20>("Q4_1", in, n_blocks, out, [](Place place, const float* weights, std::byte* block) {
     uint8_t codes[kWeights];
     const auto [scale, minimum] = fit_range(weights, 4, codes);
-    store(block, encode_scale("Q4_1", b, scale));
-    store(block + 2, encode_scale("Q4_1", b, minimum));
-    pack_nibbles(codes, block + 4);
+    store(block, encode_scale(place, scale));
+    store(block + 2, encode_scale(place, minimum));
+    pack_nibbles<16>(codes, block + 4);
   });
 }
 
@@ -124,11 +119,11 @@ void unpack_q5_0(const std::byte* block, UnpackedBlock& out) {
 }
 
 void quantize_q5_0(const float* in, size_t n_blocks, std::byte* out) {
-  for_each_block<22>("Q5_0", in, n_blocks, out, [](size_t b, const float* weights, std::byte* block) {
+  for_each_block<22>("Q5_0", in, n_blocks, out, [](Place place, const float* weights, std::byte* block) {
     uint8_t codes[kWeights];
-    store(block, encode_scale("Q5_0", b, fit_symmetric(weights, 5, codes)));
+    store(block, encode_scale(place, fit_symmetric(weights, 5, codes)));
     store(block + 2, fifth_bits_of(codes));
-    pack_nibbles(codes, block + 6);
+    pack_nibbles<16>(codes, block + 6);
   });
 }
 
@@ -143,13 +138,13 @@ void unpack_q5_1(const std::byte* block, UnpackedBlock& out) {
 }
 
 void quantize_q5_1(const float* in, size_t n_blocks, std::byte* out) {
-  for_each_block<24>("Q5_1", in, n_blocks, out, [](size_t b, const float* weights, std::byte* block) {
+  for_each_block<24>("Q5_1", in, n_blocks, out, [](Place place, const float* weights, std::byte* block) {
     uint8_t codes[kWeights];
     const auto [scale, minimum] = fit_range(weights, 5, codes);
-    store(block, encode_scale("Q5_1", b, scale));
-    store(block + 2, encode_scale("Q5_1", b, minimum));
+    store(block, encode_scale(place, scale));
+    store(block + 2, encode_scale(place, minimum));
     store(block + 4, fifth_bits_of(codes));
-    pack_nibbles(codes, block + 8);
+    pack_nibbles<16>(codes, block + 8);
   });
 }
 
@@ -161,12 +156,12 @@ void unpack_q8_0(const std::byte* block, UnpackedBlock& out) {
 }
 
 void quantize_q8_0(const float* in, size_t n_blocks, std::byte* out) {
-  for_each_block<34>("Q8_0", in, n_blocks, out, [](size_t b, const float* weights, std::byte* block) {
+  for_each_block<34>("Q8_0", in, n_blocks, out, [](Place place, const float* weights, std::byte* block) {
     float largest = 0.0f;
     for (size_t i = 0; i < kWeights; ++i) largest = std::max(largest, std::fabs(weights[i]));
     const float scale = largest / 127.0f;
     const float factor = inverse(scale);
-    store(block, encode_scale("Q8_0", b, scale));
+    store(block, encode_scale(place, scale));
     for (size_t i = 0; i < kWeights; ++i) {
       const float level = weights[i] * factor;  // not finite for the same tiny scales as in to_code
       block[2 + i] = static_cast<std::byte>(std::isfinite(level) ? static_cast<int>(std::round(level)) : 0);
