@@ -220,9 +220,9 @@ inline F32x16 where_less(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
 inline F32x16 power_of_two(F32x16 shifted) {
   F32x16 out;
   for (int i = 0; i < 16; ++i) {
-    int32_t n;
-    std::memcpy(&n, &shifted.v[i], sizeof n);
-    const uint32_t bits = static_cast<uint32_t>(n - (kRoundMagicBits - 127)) << 23;
+    uint32_t bits;  // unsigned, so that arguments out of range wrap here as they do in a register
+    std::memcpy(&bits, &shifted.v[i], sizeof bits);
+    bits = (bits - static_cast<uint32_t>(kRoundMagicBits - 127)) << 23;
     std::memcpy(&out.v[i], &bits, sizeof bits);
   }
   return out;
@@ -235,7 +235,7 @@ inline float sum(F32x16 a) {
 
 #endif
 
-// exp(x), relative error below 2^-22 (measured in ops_test). Below -87.33 it is 0 (results would be denormal), above
+// exp(x), relative error below 2^-22 (measured in cpu/vectors_test.cpp). Below -87.33 it is 0 (results would be denormal), above
 // 88.37 infinity, NaN stays NaN.
 //
 // Method: x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor polynomial of degree 7; times 2^n.
