@@ -30,7 +30,8 @@ def problems_of(src: pathlib.Path):
         build = (src / room / "CMakeLists.txt").read_text(encoding="utf-8")
         if path.suffix == ".cpp" and path.name not in build:
             yield f"src/{relative}: is not in src/{room}/CMakeLists.txt, so nothing builds it"
-        is_test = "_test" in path.stem or any(path.name in program for program in TEST_PROGRAM.findall(build))
+        named_test = "_test" in path.stem or path.stem.startswith("test_")
+        is_test = named_test or any(path.name in program for program in TEST_PROGRAM.findall(build))
         for include in INCLUDE.findall(path.read_text(encoding="utf-8")):
             if include.split("/")[0] not in allowed(room, is_test) and "/" in include:
                 yield f'src/{relative}: includes "{include}", which the room {room} may not see'
