@@ -137,7 +137,8 @@ TEST(KQuantizers, ZeroesOfEitherSignGiveAZeroBlock) {
   }
 }
 
-// One weight alone, a constant, sub-blocks of very different size: nothing is lost that the format can say.
+// One weight alone, a constant, sub-blocks of very different size. Integer scales and minima count in 1/63 of the
+// largest (1/128 for Q6_K), which bounds what can be kept of small sub-blocks beside large ones.
 TEST(KQuantizers, LopsidedBlocksKeepTheirWeights) {
   std::vector<float> spike(256, 0.0f), staircase(256);
   spike[77] = -3.0f;
@@ -150,7 +151,7 @@ TEST(KQuantizers, LopsidedBlocksKeepTheirWeights) {
       const auto got = round_trip(row, weights);
       const float largest = std::fabs(*std::ranges::max_element(weights, {}, [](float w) { return std::fabs(w); }));
       for (size_t i = 0; i < 256; ++i) {
-        ASSERT_NEAR(got[i], weights[i], 0.02f * std::fabs(weights[i]) + 2e-4f * largest)
+        ASSERT_NEAR(got[i], weights[i], 0.02f * std::fabs(weights[i]) + 1e-3f * largest)
             << row.name << ", weight " << i;
       }
     }
