@@ -18,7 +18,6 @@
 namespace sluice::gguf {
 namespace {
 
-using test::bytes_of;
 using test::read_memory;
 using test::write_memory;
 

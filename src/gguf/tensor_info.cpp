@@ -26,8 +26,8 @@ void check_text(std::string_view text, size_t max_bytes, const char* what, const
     fail(ErrorKind::kFormat, "{}: the {} \"{}\" holds a control character", where, what, printable(text));
 }
 
-// a x b for b > 0; 0 when that passes kMaxExtent, or when `a` is such a 0 already.
-uint64_t bounded_product(uint64_t a, uint64_t b) { return a > kMaxExtent / b ? 0 : a * b; }
+// a x b, or 0 when that passes kMaxExtent. A factor of 0 is such a product already.
+uint64_t bounded_product(uint64_t a, uint64_t b) { return b == 0 || a > kMaxExtent / b ? 0 : a * b; }
 
 std::string join(const std::vector<uint64_t>& extents) {
   std::string out;

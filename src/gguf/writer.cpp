@@ -107,13 +107,15 @@ Writer::Writer(Metadata metadata, WriterOptions options) : metadata_(std::move(m
 void Writer::add_tensor(TensorInfo tensor, TensorSource source) {
   check_tensor_name(tensor.name, metadata_.source());
   const std::string where = metadata_.source() + ": tensor " + tensor.name;
-  if (!names_.insert(tensor.name).second) fail(ErrorKind::kFormat, "{}: occurs twice", where);
   compute_sizes(tensor, where);
+  if (!names_.insert(tensor.name).second) fail(ErrorKind::kFormat, "{}: occurs twice", where);
   tensor.shard = 0;
   tensor.offset = 0;
   if (!tensors_.empty()) {
     const TensorInfo& last = tensors_.back();
-    tensor.offset = try_align_up(checked_add(last.offset, last.bytes, where.c_str()), alignment_).value();
+    const auto next = try_align_up(checked_add(last.offset, last.bytes, where.c_str()), alignment_);
+    if (!next) fail(ErrorKind::kFormat, "{}: its offset does not fit in 64 bits", where);
+    tensor.offset = *next;
   }
   tensors_.push_back(std::move(tensor));
   sources_.push_back(std::move(source));
