@@ -233,7 +233,7 @@ void OptionTable::store_positionals(std::span<const std::string> values) {
   if (next < values.size()) fail(ErrorKind::kUsage, "unexpected argument '{}'", values[next]);
 }
 
-void OptionTable::check_range(const OptionDetails& details, std::string_view text, double value) {
+void OptionTable::check_number(const OptionDetails& details, std::string_view text, double value) {
   const auto limit = [](double number) { return format_number(number); };
   if (details.min && value < *details.min) {
     fail(ErrorKind::kUsage, "{} is too small; the least is {}", text, limit(*details.min));

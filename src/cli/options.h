@@ -248,12 +248,17 @@ class OptionTable {
     added.repeatable = detail::Wrapped<Target>::kList;
     added.store = [target, read, &added](std::string_view text, bool first) {
       auto value = read(text);
-      if constexpr (std::is_arithmetic_v<decltype(value)>) check_range(added.details, text, static_cast<double>(value));
+      check_range(added.details, text, value);
       assign(target, std::move(value), first);
     };
   }
 
-  static void check_range(const OptionDetails& details, std::string_view text, double value);
+  // Throws when a number is outside of what the details allow; values of other types have no range.
+  template <typename T>
+  static void check_range(const OptionDetails& details, std::string_view text, const T& value) {
+    if constexpr (std::is_arithmetic_v<T>) check_number(details, text, static_cast<double>(value));
+  }
+  static void check_number(const OptionDetails& details, std::string_view text, double value);
   static void check_choice(const std::vector<std::string>& choices, std::string_view text);
   Option& add(std::string_view names, std::string_view placeholder, std::string_view help, OptionDetails details);
   Option& add_flag(std::string_view names, std::string_view help, std::function<void(bool)> set, OptionDetails details);
