@@ -36,7 +36,7 @@ from train import ROWS, SHARDS, average_gradients, run
 
 DEPTH = 3
 DEPTH_WEIGHTS = (1.0, 0.7, 0.5)     # in the loss; a deep draft only counts when those before it were right
-STEPS, WARM_UP, CONSTANT_UNTIL = 300, 30, 0.4
+STEPS, WARM_UP, CONSTANT_UNTIL = 200, 20, 0.4
 BALANCE = 0.001
 SEED = 40
 
