@@ -70,6 +70,11 @@ void Sequence::commit_step() {
   step_ = 0;
 }
 
+void Sequence::cancel_step() noexcept {
+  drop_pages(pages_for(length_));
+  step_ = 0;
+}
+
 void Sequence::abort_step() noexcept { clear(); }
 
 std::byte* Sequence::page_of(size_t position) { return pool_.data(pages_[position / kTile]); }
@@ -105,10 +110,10 @@ void Sequence::set_page(size_t index, PageId page) {
   }
 }
 
-void Sequence::drop_pages() noexcept {
-  for (const PageId page : pages_) pool_.release(page);
-  pages_.clear();
-  page_data_.clear();
+void Sequence::drop_pages(size_t keep) noexcept {
+  for (size_t i = keep; i < pages_.size(); ++i) pool_.release(pages_[i]);
+  pages_.resize(keep);
+  page_data_.resize(keep);
 }
 
 }  // namespace sluice::state

@@ -58,6 +58,8 @@ class Sequence {
   void begin_step(size_t n);
   // Ends it: the n positions are part of the sequence.
   void commit_step();
+  // Takes back a step in which nothing was computed yet: the sequence is as before.
+  void cancel_step() noexcept;
   // Ends it without a result, and empties the sequence.
   void abort_step() noexcept;
 
@@ -76,7 +78,7 @@ class Sequence {
 
  private:
   void set_page(size_t index, PageId page);
-  void drop_pages() noexcept;
+  void drop_pages(size_t keep = 0) noexcept;
 
   PagePool& pool_;
   std::vector<PageId> pages_;

@@ -66,6 +66,17 @@ TEST(Sequence, FullPoolRefusesAndLeavesTheSequenceAsItWas) {
   EXPECT_EQ(s.tokens().size(), 100u);
 }
 
+TEST(Sequence, CancelledStepLeavesTheSequenceAsItWas) {
+  PagePool pool(kTile, 4);
+  TokenSequence s(pool);
+  s.append(std::vector<uint8_t>(60, 9));
+  s.sequence.begin_step(100);
+  EXPECT_EQ(pool.free_pages(), 1u);
+  s.sequence.cancel_step();
+  EXPECT_EQ(pool.free_pages(), 3u);
+  EXPECT_EQ(s.tokens(), std::vector<uint8_t>(60, 9));
+}
+
 TEST(Sequence, AbortedStepLeavesNothing) {
   PagePool pool(kTile, 4);
   TokenSequence s(pool);
