@@ -30,7 +30,15 @@ MergeIds parse_merge(const Vocabulary& vocabulary, size_t index, const std::stri
     fail(ErrorKind::kFormat, "tokenizer.ggml.merges[{}]: \"{}\" is not two tokens with a space between", index, merge);
   }
   const std::string left = merge.substr(0, space), right = merge.substr(space + 1);
-  return {token(left), token(right), token(left + right)};
+  const MergeIds ids{token(left), token(right), token(left + right)};
+  const TokenType type = vocabulary.type(ids.merged);
+  if (type == TokenType::kControl || type == TokenType::kUnknown) {  // unused ones aren't found
+    fail(ErrorKind::kFormat,
+         "tokenizer.ggml.merges[{}]: \"{}\" makes token {} of type {}: plain text must not become a control token; "
+         "convert the file again",
+         index, merge, ids.merged, static_cast<int>(type));
+  }
+  return ids;
 }
 
 }  // namespace

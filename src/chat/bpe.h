@@ -17,7 +17,7 @@ namespace sluice::chat {
 class ByteLevelBpe final : public SubwordModel {
  public:
   // `vocabulary` must outlive this. `merges` are "left right" in order of rank. Throws Error(kFormat) naming the index
-  // and text of a merge that isn't two tokens, or makes none, or stands there twice.
+  // and text of a merge that isn't two tokens, or makes none or a control token, or stands there twice.
   ByteLevelBpe(const Vocabulary& vocabulary, const std::vector<std::string>& merges, PreTokenizer pre_tokenizer);
 
   // A byte whose token is missing from the vocabulary vanishes, as in both reference implementations (SmolLM2 lacks

@@ -1,13 +1,14 @@
 #include "chat/tokenizer_vectors.h"
 
+#include <fmt/core.h>
+
 #include <array>
 #include <bit>
-#include <cstring>
-#include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file.h"
+#include "chat/vocabulary_metadata.h"
+#include "gguf/reader.h"
 #include "support/reference.h"
 
 namespace sluice::test {
@@ -31,87 +32,6 @@ std::string from_base64(const std::string& text) {
   }
   return out;
 }
-
-// Reads GGUF metadata that is known to be good, into the fields that a vocabulary has.
-class GgufVocabulary {
- public:
-  explicit GgufVocabulary(const std::string& path) : bytes_(read_text_file(path)) {}
-
-  chat::VocabularyData read() {
-    if (bytes_.substr(0, 4) != "GGUF") fail(ErrorKind::kFormat, "not a GGUF file");
-    position_ = 4 + 4 + 8;  // magic, version, number of tensors
-    const auto keys = number<uint64_t>();
-    for (uint64_t i = 0; i < keys; ++i) {
-      const std::string key = string();
-      value(key, number<uint32_t>());
-    }
-    return std::move(data_);
-  }
-
- private:
-  enum Type : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
-
-  template <typename T>
-  T number() {
-    T out;
-    std::memcpy(&out, bytes_.data() + position_, sizeof out);
-    position_ += sizeof out;
-    return out;
-  }
-  std::string string() {
-    const auto length = number<uint64_t>();
-    position_ += length;
-    return bytes_.substr(position_ - length, length);
-  }
-
-  void value(const std::string& key, uint32_t type) {
-    constexpr std::array<size_t, 13> kSizes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    if (type == kString) {
-      const std::string text = string();
-      if (key == "tokenizer.ggml.model") data_.model = text;
-      if (key == "tokenizer.ggml.pre") data_.pre = text;
-    } else if (type == kArray) {
-      const auto element = number<uint32_t>();
-      const auto count = number<uint64_t>();
-      for (uint64_t i = 0; i < count; ++i) entry(key, element);
-    } else if (type == kU32) {
-      id(key, number<uint32_t>());
-    } else if (type == kBool) {
-      flag(key, number<uint8_t>() != 0);
-    } else {
-      position_ += kSizes.at(type);
-    }
-  }
-  void entry(const std::string& key, uint32_t type) {
-    if (key == "tokenizer.ggml.tokens") {
-      data_.tokens.push_back(string());
-    } else if (key == "tokenizer.ggml.merges") {
-      data_.merges.push_back(string());
-    } else if (key == "tokenizer.ggml.token_type") {
-      data_.types.push_back(static_cast<chat::TokenType>(number<int32_t>()));
-    } else if (key == "tokenizer.ggml.scores") {
-      data_.scores.push_back(number<float>());
-    } else {
-      value("", type);
-    }
-  }
-  void id(const std::string& key, uint32_t value) {
-    if (key == "tokenizer.ggml.bos_token_id") data_.bos = value;
-    if (key == "tokenizer.ggml.eos_token_id") data_.eos = value;
-    if (key == "tokenizer.ggml.eot_token_id") data_.eot = value;
-    if (key == "tokenizer.ggml.padding_token_id") data_.padding = value;
-    if (key == "tokenizer.ggml.unknown_token_id") data_.unknown = value;
-  }
-  void flag(const std::string& key, bool value) {
-    if (key == "tokenizer.ggml.add_bos_token") data_.add_bos = value;
-    if (key == "tokenizer.ggml.add_eos_token") data_.add_eos = value;
-    if (key == "tokenizer.ggml.add_space_prefix") data_.add_space_prefix = value;
-  }
-
-  std::string bytes_;
-  size_t position_ = 0;
-  chat::VocabularyData data_;
-};
 
 EncodeCase encode_case(const json& j) {
   EncodeCase c;
@@ -143,7 +63,9 @@ DecodeCase decode_case(const json& j) {
 
 }  // namespace
 
-chat::VocabularyData read_gguf_vocabulary(const std::string& path) { return GgufVocabulary(path).read(); }
+chat::VocabularyData read_gguf_vocabulary(const std::string& path) {
+  return chat::read_vocabulary(gguf::read_part(open_file(path)).metadata);
+}
 
 std::string selection_path(const std::string& name) { return test_data_dir() + "/tokenizers/" + name + ".json"; }
 
