@@ -127,9 +127,9 @@ struct DeltaLayer {
     return {random_floats(random, shape.history_floats()), random_floats(random, shape.state_floats())};
   }
 
-  // Runs rows [first, first + lengths[0]), [.., + lengths[1]) ... on their states.
-  std::vector<float> run(int threads, size_t first, const std::vector<size_t>& lengths,
-                         std::vector<State>& states) const {
+  // Runs rows [first, first + lengths[0]), [.., + lengths[1]) ... on their states; the first run gives `captures`.
+  std::vector<float> run(int threads, size_t first, const std::vector<size_t>& lengths, std::vector<State>& states,
+                         std::vector<DeltaCapture> captures = {}) const {
     ThreadPool pool(threads);
     std::vector<DeltaRun> runs;
     size_t at = 0;
@@ -137,6 +137,7 @@ struct DeltaLayer {
       runs.push_back({at, lengths[i], states[i].history.data(), states[i].memory.data()});
       at += lengths[i];
     }
+    runs[0].captures = std::move(captures);
     const auto rows = [&](const std::vector<float>& all) {
       const size_t width = all.size() / n_rows;
       const auto begin = all.begin() + static_cast<ptrdiff_t>(first * width);
@@ -228,6 +229,29 @@ TEST(DeltaNet, RunsThreadsAndCutsGiveTheSameBits) {
     for (size_t i = 0; i < lengths.size(); ++i) {
       EXPECT_TRUE(same_bits(states[i].history, want_states[i].history)) << threads << " threads, run " << i;
       EXPECT_TRUE(same_bits(states[i].memory, want_states[i].memory)) << threads << " threads, run " << i;
+    }
+  }
+}
+
+// A snapshot within a run is the state that a run of that length leaves, and taking it changes nothing.
+TEST(DeltaNet, CapturesAreTheStatesOfShorterRuns) {
+  constexpr size_t n = 7;
+  const DeltaLayer layer(n);
+  std::vector<DeltaLayer::State> want_end = {layer.random_state(5)};
+  const std::vector<float> want = layer.run(1, 0, {n}, want_end);
+  const std::vector<size_t> at = {1, 2, 5, n};
+  for (const int threads : {1, 3}) {
+    std::vector<DeltaLayer::State> end = {layer.random_state(5)}, copies(at.size(), end[0]);
+    std::vector<DeltaCapture> captures;
+    for (size_t i = 0; i < at.size(); ++i)
+      captures.push_back({at[i], copies[i].history.data(), copies[i].memory.data()});
+    EXPECT_TRUE(same_bits(layer.run(threads, 0, {n}, end, captures), want));
+    EXPECT_TRUE(same_bits(end[0].memory, want_end[0].memory));
+    for (size_t i = 0; i < at.size(); ++i) {
+      std::vector<DeltaLayer::State> shorter = {layer.random_state(5)};
+      layer.run(1, 0, {at[i]}, shorter);
+      EXPECT_TRUE(same_bits(copies[i].history, shorter[0].history)) << "after " << at[i];
+      EXPECT_TRUE(same_bits(copies[i].memory, shorter[0].memory)) << "after " << at[i];
     }
   }
 }

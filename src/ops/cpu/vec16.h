@@ -235,8 +235,8 @@ inline float sum(F32x16 a) {
 
 #endif
 
-// exp(x), relative error below 2^-22 (measured in cpu/vectors_test.cpp). Below -87.33 it is 0 (results would be denormal), above
-// 88.37 infinity, NaN stays NaN.
+// exp(x), relative error below 2^-22 (tested in vectors_test.cpp). Below -87.33, where results would be denormal, it is
+// 0; above 88.37 infinity; NaN stays NaN.
 //
 // Method: x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor polynomial of degree 7; times 2^n.
 inline F32x16 exp(F32x16 x) {
