@@ -8,8 +8,7 @@
 
 namespace sluice::gguf {
 
-Cursor::Cursor(const File& file, size_t chunk_bytes, uint64_t limit)
-    : file_(file), end_(std::min(file.size(), limit)) {
+Cursor::Cursor(const File& file, size_t chunk_bytes, uint64_t limit) : file_(file), end_(std::min(file.size(), limit)) {
   buffer_.resize(std::min<uint64_t>(std::max<size_t>(chunk_bytes, 1), end_));
 }
 

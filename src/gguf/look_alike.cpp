@@ -27,9 +27,7 @@ constexpr LookAlike kLookAlikes[] = {
     {"{"sv, "JSON text, such as a config or an error message; name the .gguf file"sv},
     {"\x1F\x8B"sv, "compressed with gzip; decompress it first"sv},
     {"\x28\xB5\x2F\xFD"sv, "compressed with zstd; decompress it first"sv},
-    {"\xFD"
-     "7zXZ"sv,
-     "compressed with xz; decompress it first"sv},
+    {"\xFD\x37zXZ"sv, "compressed with xz; decompress it first"sv},
     {"\0\0\0\0\0\0\0\0"sv, "empty space reserved by a download that did not finish; download it again"sv},
 };
 

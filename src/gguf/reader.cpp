@@ -86,7 +86,6 @@ std::vector<T> read_elements(Cursor& in, uint64_t count) {
   return out;
 }
 
-// The alternative of a Value or an Array at a type's id, read by `read<alternative>`.
 Array read_array(Cursor& in) {
   const auto type = read_value_type(in);
   const auto count = in.take<uint64_t>("array length");
