@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The rooms of src/ are stacked: a room includes itself and rooms below it, and no other. Every source file belongs to
-a room and is built by that room's CMakeLists.txt. Prints what breaks this and exits with 1; standard library only."""
+a room and is built by one of that room's CMakeLists.txt. Prints what breaks this and exits with 1; standard library only."""
 
+import functools
 import pathlib
 import re
 import sys
@@ -20,6 +21,11 @@ def allowed(room: str, is_test: bool) -> set[str]:
     return rooms | {"support"} if is_test else rooms
 
 
+@functools.cache
+def build_texts(room: pathlib.Path) -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(room.rglob("CMakeLists.txt")))
+
+
 def problems_of(src: pathlib.Path):
     for path in sorted(p for p in src.rglob("*") if p.suffix in {".h", ".cpp", ".inl", ".inc"}):
         relative = path.relative_to(src)
@@ -27,9 +33,9 @@ def problems_of(src: pathlib.Path):
         if len(relative.parts) < 2 or room not in ROOMS:
             yield f"src/{relative}: belongs to no room; the rooms are {', '.join(ROOMS)}"
             continue
-        build = (src / room / "CMakeLists.txt").read_text(encoding="utf-8")
+        build = build_texts(src / room)
         if path.suffix == ".cpp" and path.name not in build:
-            yield f"src/{relative}: is not in src/{room}/CMakeLists.txt, so nothing builds it"
+            yield f"src/{relative}: is in no CMakeLists.txt of src/{room}, so nothing builds it"
         named_test = "_test" in path.stem or path.stem.startswith("test_")
         is_test = named_test or any(path.name in program for program in TEST_PROGRAM.findall(build))
         for include in INCLUDE.findall(path.read_text(encoding="utf-8")):
