@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The rooms of src/ are stacked: a room includes itself and rooms below it, and no other. Every source file belongs to
-a room and is built by one of that room's CMakeLists.txt. Prints what breaks this and exits with 1; standard library only."""
+a room and is built by one of that room's CMakeLists.txt. Prints what breaks this and exits with 1; standard library
+only."""
 
 import functools
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Adds up what the parts of `./dev test` left in a folder, prints a line per part, why tests were skipped, which failed,
-and last "N passed, N failed, N skipped". Exits with 1 if anything failed. Standard library only.
+"""Adds up what the parts of `./dev test` left in a folder, prints a line per part, why tests were skipped, which
+failed, and last "N passed, N failed, N skipped". Exits with 1 if anything failed. Standard library only.
 
 The folder holds a file `parts` with lines "NAME EXIT-CODE SECONDS", for some parts NAME.xml in JUnit form, and for
 fuzzing a folder of logs TARGET.log, each with a TARGET.ok beside it if all went well."""
