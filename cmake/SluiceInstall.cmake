@@ -33,7 +33,7 @@ set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
 install(TARGETS ${libraries} sluice_all EXPORT SluiceTargets)
 install(EXPORT SluiceTargets NAMESPACE Sluice:: DESTINATION "${package_dir}")
 install(DIRECTORY src/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/sluice"
-  FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE)
+  FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE PATTERN "test_*" EXCLUDE)
 configure_package_config_file(cmake/SluiceConfig.cmake.in "${CMAKE_BINARY_DIR}/SluiceConfig.cmake"
   INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/SluiceConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
