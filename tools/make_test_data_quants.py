@@ -21,10 +21,12 @@ def spread(n, keep):
     return np.unique(np.linspace(0, n - 1, min(n, keep)).astype(int))
 
 
-def cut(tensors):
+def cut(format_name, tensors):
     weights = tensors["values"].shape[1]
     out = {}
     blocks = spread(len(tensors["blocks"]), {1: 512, 32: 20, 64: 12, 256: 5}[weights])
+    if format_name == "MXFP4":  # subnormal and overflowing scales too
+        blocks = np.union1d(blocks, np.flatnonzero(np.isin(tensors["blocks"][:, 0], (0, 1, 2, 253, 254))))
     special = spread(len(tensors["special_blocks"]), 2 if weights == 256 else 8)
     for name, t in tensors.items():
         if name in ("blocks", "values"):
@@ -52,7 +54,7 @@ def main():
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     for path in sorted(args.reference.glob("*.safetensors")):
-        save_file(cut(load_file(path)), args.out / path.name)
+        save_file(cut(path.stem, load_file(path)), args.out / path.name)
         (args.out / path.name).chmod(0o644)
 
 
