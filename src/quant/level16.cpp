@@ -26,8 +26,8 @@ void unpack_levels(const uint8_t* bytes, const int8_t (&levels)[16], int8_t* wei
 // Half of 2^(e - 127), which is subnormal for the exponents 0 and 1. Code 255 is 2^127 here, as in ggml; the OCP text
 // makes it NaN.
 float half_e8m0(uint8_t exponent) {
-  const uint32_t subnormal = 0x00200000u << exponent;
-  return std::bit_cast<float>(exponent < 2 ? subnormal : static_cast<uint32_t>(exponent - 1) << 23);
+  if (exponent < 2) return exponent == 0 ? 0x1p-128f : 0x1p-127f;
+  return std::bit_cast<float>(static_cast<uint32_t>(exponent - 1) << 23);
 }
 
 // Half of the unsigned E4M3 `code`: exponent bias 7, subnormals, and 0x7f (NaN elsewhere) for 0. The top bit is
