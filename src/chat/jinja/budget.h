@@ -17,6 +17,12 @@ class Budget {
     if (steps_ > limits_.max_steps) fail("steps", limits_.max_steps);
   }
 
+  // Counts a search for `needle_bytes` in `text_bytes`, whose worst case is their product.
+  void search(uint64_t text_bytes, uint64_t needle_bytes) {
+    constexpr uint64_t kBytesPerStep = 64;
+    step((text_bytes / kBytesPerStep) * (needle_bytes / kBytesPerStep + 1));
+  }
+
   // Counts `bytes` about to be made. Throws TemplateError(kLimit).
   void make(uint64_t bytes) {
     if (bytes > limits_.max_bytes_made - bytes_) fail("bytes made", limits_.max_bytes_made);

@@ -235,6 +235,7 @@ void Interpreter::assign(const Target& target, const Value& value) {
 
 std::vector<Value> Interpreter::loop_over(const ForStmt& node, const Value& iterable) {
   const Items items = iterate(iterable, budget_);
+  budget_.make_items(items.size());
   if (!node.condition) return items.to_vector();
   std::vector<Value> out;
   for (const Value& item : items) {
@@ -460,7 +461,7 @@ Value Interpreter::call(const Value& callee, const Arguments& arguments) {
 }
 
 Value Interpreter::run(const Native& native, const Value& self, const Arguments& arguments) {
-  budget_.step();
+  const Deeper deeper(*this);  // map('map', 'map', ...) nests without nodes
   Call call(*this, native, self, arguments);
   Value out = native.run(call);
   if (out.is_string()) budget_.make_text(out.text().size());

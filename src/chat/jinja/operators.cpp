@@ -125,7 +125,7 @@ bool contains(const Value& container, const Value& item, Budget& budget) {
       if (item.is_undefined() || !item.is_string()) {
         fail_type(fmt::format("'in <string>' requires string as left operand, not {}", type_name(item)));
       }
-      budget.step(container.text().size() / kBytesPerStep);
+      budget.search(container.text().size(), item.text().size());
       return container.text().find(item.text()) != std::string::npos;
     case Type::kDict:
       return container.as_dict().find(item) != nullptr;

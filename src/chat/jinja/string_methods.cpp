@@ -25,8 +25,9 @@ Value convert(Call& call) {
 template <bool kLeft, bool kRight>
 Value strip(Call& call) {
   std::string_view text = self_text(call);
-  if (call.has(0) && !call[0].is_none())
-    return like_self(call, std::string(strip_characters(text, call.text(0), kLeft, kRight)));
+  if (call.has(0) && !call[0].is_none()) {
+    return like_self(call, std::string(strip_characters(text, call.text(0), kLeft, kRight, call.budget)));
+  }
   if (kLeft) text = unicode::trim_left(text);
   if (kRight) text = unicode::trim_right(text);
   return like_self(call, std::string(text));
@@ -75,9 +76,9 @@ Value has_affix(Call& call) {
 // Index in code points of the first or last occurrence, -1 for none.
 template <bool kFirst>
 int64_t find_text(const Call& call) {
-  call.budget.step(self_text(call).size() / 64);
   const Window part = window(call, 1);
   const std::string& wanted = call.text(0);
+  call.budget.search(self_text(call).size(), wanted.size());
   if (!part.valid) return -1;
   const size_t at = kFirst ? part.text.find(wanted) : part.text.rfind(wanted);
   if (at == std::string_view::npos) return -1;
@@ -99,7 +100,7 @@ Value index(Call& call) {
 Value count(Call& call) {
   const Window part = window(call, 1);
   const std::string& wanted = call.text(0);
-  call.budget.step(part.text.size() / 64);
+  call.budget.search(part.text.size(), wanted.size());
   if (!part.valid) return Value(0);
   if (wanted.empty()) return Value(unicode::length(part.text) + 1);
   int64_t found = 0;
@@ -124,11 +125,11 @@ Value strings(const Call& call, const std::vector<std::string_view>& parts) {
 
 template <bool kFromRight>
 Value split(Call& call) {
-  call.budget.step(self_text(call).size() / 16);
   const int64_t limit = call.integer(1, -1);
   if (!call.has(0) || call[0].is_none()) return strings(call, split_space(self_text(call), limit, kFromRight));
   const std::string& separator = call.text(0);
   if (separator.empty()) throw TemplateError(FailureKind::kValue, "empty separator");
+  call.budget.search(self_text(call).size(), separator.size());
   return strings(call, split_text(self_text(call), separator, limit, kFromRight));
 }
 
@@ -142,6 +143,7 @@ Value partition(Call& call) {
   const std::string_view text = self_text(call);
   const std::string& separator = call.text(0);
   if (separator.empty()) throw TemplateError(FailureKind::kValue, "empty separator");
+  call.budget.search(text.size(), separator.size());
   call.budget.make_text(text.size());
   const size_t at = kFromRight ? text.rfind(separator) : text.find(separator);
   const auto part = [&](std::string_view piece) { return like_self(call, std::string(piece)); };

@@ -51,7 +51,8 @@ Value run_trim(Call& call) {
   if (!call.has(0) || call[0].is_none()) {
     return Value::string_like(text.as_string(), std::string(unicode::trim(text.text())));
   }
-  return Value::string_like(text.as_string(), std::string(strip_characters(text.text(), call.text(0), true, true)));
+  return Value::string_like(text.as_string(),
+                            std::string(strip_characters(text.text(), call.text(0), true, true, call.budget)));
 }
 
 Value run_replace(Call& call) {

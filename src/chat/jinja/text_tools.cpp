@@ -7,7 +7,9 @@
 
 namespace sluice::jinja {
 
-std::string_view strip_characters(std::string_view text, std::string_view characters, bool left, bool right) {
+std::string_view strip_characters(std::string_view text, std::string_view characters, bool left, bool right,
+                                  Budget& budget) {
+  budget.search(text.size(), 64 * characters.size());  // each character is compared with all of them
   const auto wanted = unicode::decode(characters);
   const auto matches = [&](char32_t c) { return std::find(wanted.begin(), wanted.end(), c) != wanted.end(); };
   while (left && !text.empty()) {
@@ -26,6 +28,7 @@ std::string_view strip_characters(std::string_view text, std::string_view charac
 
 std::string replace_text(std::string_view text, std::string_view old, std::string_view with, int64_t limit,
                          Budget& budget) {
+  budget.search(text.size(), old.size());
   uint64_t left = limit < 0 ? UINT64_MAX : static_cast<uint64_t>(limit);
   std::string out;
   const auto put = [&](std::string_view piece) {

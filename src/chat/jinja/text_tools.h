@@ -10,7 +10,8 @@
 namespace sluice::jinja {
 
 // Cuts characters that occur in `characters` off the ends.
-std::string_view strip_characters(std::string_view text, std::string_view characters, bool left, bool right);
+std::string_view strip_characters(std::string_view text, std::string_view characters, bool left, bool right,
+                                  Budget& budget);
 
 // At most `limit` replacements, all when negative; an empty `old` stands between all characters.
 std::string replace_text(std::string_view text, std::string_view old, std::string_view with, int64_t limit,

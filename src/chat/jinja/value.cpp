@@ -12,6 +12,8 @@ namespace {
 
 // Up to this many entries a dict is searched from front to back.
 constexpr size_t kSmallDict = 8;
+// A dict whose keys collide more often than this was made to; it would only cost time.
+constexpr size_t kMaxProbes = 1024;
 constexpr uint64_t kMaxKeyWeight = uint64_t{1} << 20;
 
 Value make_string(std::string text, bool safe) {
@@ -204,6 +206,17 @@ size_t hash(const Value& key) {
   }
 }
 
+namespace {
+
+// Spreads hashes that differ only in high or low bits over the buckets.
+size_t bucket_of(size_t key_hash, size_t mask) { return ((key_hash * 0x9E3779B97F4A7C15u) >> 20) & mask; }
+
+void count_probe(size_t& probes) {
+  if (++probes > kMaxProbes) throw TemplateError(FailureKind::kLimit, "the keys of a dict collide too often");
+}
+
+}  // namespace
+
 template <typename Matches>
 size_t Dict::locate(size_t key_hash, Matches&& matches) const {
   if (buckets_.empty()) {
@@ -213,7 +226,9 @@ size_t Dict::locate(size_t key_hash, Matches&& matches) const {
     return entries_.size();
   }
   const size_t mask = buckets_.size() - 1;
-  for (size_t slot = key_hash & mask; buckets_[slot] != 0; slot = (slot + 1) & mask) {
+  size_t probes = 0;
+  for (size_t slot = bucket_of(key_hash, mask); buckets_[slot] != 0; slot = (slot + 1) & mask) {
+    count_probe(probes);
     if (matches(entries_[buckets_[slot] - 1].first)) return buckets_[slot] - 1;
   }
   return entries_.size();
@@ -222,8 +237,8 @@ size_t Dict::locate(size_t key_hash, Matches&& matches) const {
 void Dict::rebuild_buckets(size_t count) {
   buckets_.assign(count, 0);
   for (size_t i = 0; i < entries_.size(); ++i) {
-    size_t slot = hash(entries_[i].first) & (count - 1);
-    while (buckets_[slot] != 0) slot = (slot + 1) & (count - 1);
+    size_t slot = bucket_of(hash(entries_[i].first), count - 1), probes = 0;
+    for (; buckets_[slot] != 0; slot = (slot + 1) & (count - 1)) count_probe(probes);
     buckets_[slot] = static_cast<uint32_t>(i + 1);
   }
 }
@@ -243,7 +258,7 @@ void Dict::set(Value key, Value value) {
     rebuild_buckets(std::max<size_t>(32, 2 * buckets_.size()));
     return;
   }
-  size_t slot = key_hash & (buckets_.size() - 1);
+  size_t slot = bucket_of(key_hash, buckets_.size() - 1);
   while (buckets_[slot] != 0) slot = (slot + 1) & (buckets_.size() - 1);
   buckets_[slot] = static_cast<uint32_t>(entries_.size());
 }
