@@ -389,7 +389,7 @@ void walk_columns(const Context& context, const DeltaShape& shape, const DeltaRu
 }  // namespace
 
 void delta_net(const Context& context, const DeltaShape& shape, const DeltaWeights& weights,
-               std::span<const DeltaRun> runs, float* x, const float* z, float* alpha, float* beta, float* conv,
+               std::span<const DeltaRun> runs, const float* x, const float* z, float* alpha, float* beta, float* conv,
                float* out) {
   constexpr float kL2Eps = 1e-6f;
   const size_t channels = shape.channels(), heads = shape.n_value_heads, groups = shape.value_dim / cpu::kColumns;

@@ -182,11 +182,11 @@ struct DeltaRun {
   float* state;                             // [n_value_heads, value_dim / 16, key_dim, 16]
   std::vector<DeltaCapture> captures = {};  // ascending
 };
-// x [n_rows, channels]: the in-projection, overwritten with the convolved and normalised q, k, v. z [n_rows,
-// n_value_heads * value_dim]: gate. alpha, beta [n_rows, n_value_heads]: overwritten with decay and write strength.
-// out [n_rows, n_value_heads * value_dim]. conv [n_rows, channels] is scratch.
+// x [n_rows, channels]: the in-projection. z [n_rows, n_value_heads * value_dim]: gate. alpha, beta [n_rows,
+// n_value_heads]: overwritten with decay and write strength. conv [n_rows, channels]: gets the convolved and normalised
+// q, k, v. out [n_rows, n_value_heads * value_dim]. The runs cover the rows.
 void delta_net(const Context& context, const DeltaShape& shape, const DeltaWeights& weights,
-               std::span<const DeltaRun> runs, float* x, const float* z, float* alpha, float* beta, float* conv,
+               std::span<const DeltaRun> runs, const float* x, const float* z, float* alpha, float* beta, float* conv,
                float* out);
 
 }  // namespace sluice::ops

@@ -235,7 +235,7 @@ inline float sum(F32x16 a) {
 
 #endif
 
-// exp(x), relative error below 2^-22 (tested in vectors_test.cpp). Below -87.33, where results would be denormal, it is
+// exp(x), relative error below 2^-23 (vectors_test.cpp). Below -87.33, where results would be denormal, it is
 // 0; above 88.37 infinity; NaN stays NaN.
 //
 // Method: x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor polynomial of degree 7; times 2^n.
