@@ -52,6 +52,7 @@ struct Named {
   Named(const Call& call, size_t index) {
     const auto& positional = call.arguments.positional;
     if (positional.size() <= index) return;
+    call.budget.make_items(positional.size());
     name = positional[index];
     arguments.positional.assign(positional.begin() + static_cast<ptrdiff_t>(index) + 1, positional.end());
     arguments.named = call.arguments.named;
