@@ -13,9 +13,9 @@ struct MergeIds {
   int32_t left, right, merged;
 };
 
-// The tokens of one line "left right" of the list of merges.
-MergeIds parse_merge(const Vocabulary& vocabulary, size_t index, const std::string& merge) {
-  const auto token = [&](const std::string& text) {
+// The tokens of one line "left right" of the list of merges. `joined` is a buffer: a file has a quarter million lines.
+MergeIds parse_merge(const Vocabulary& vocabulary, size_t index, std::string_view merge, std::string& joined) {
+  const auto token = [&](std::string_view text) {
     const auto id = vocabulary.find(text);
     if (!id) {
       fail(ErrorKind::kFormat,
@@ -26,11 +26,12 @@ MergeIds parse_merge(const Vocabulary& vocabulary, size_t index, const std::stri
     return *id;
   };
   const size_t space = merge.find(' ', 1);
-  if (space == std::string::npos || space + 1 == merge.size()) {
+  if (space == std::string_view::npos || space + 1 == merge.size()) {
     fail(ErrorKind::kFormat, "tokenizer.ggml.merges[{}]: \"{}\" is not two tokens with a space between", index, merge);
   }
-  const std::string left = merge.substr(0, space), right = merge.substr(space + 1);
-  const MergeIds ids{token(left), token(right), token(left + right)};
+  const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
+  joined.assign(left).append(right);
+  const MergeIds ids{token(left), token(right), token(joined)};
   const TokenType type = vocabulary.type(ids.merged);
   if (type == TokenType::kControl || type == TokenType::kUnknown) {  // unused ones aren't found
     fail(ErrorKind::kFormat,
@@ -50,8 +51,9 @@ ByteLevelBpe::ByteLevelBpe(const Vocabulary& vocabulary, const std::vector<std::
     const char c = static_cast<char>(byte);
     byte_ids_[byte] = vocabulary.find_normal(to_byte_alphabet({&c, 1})).value_or(kNoToken);
   }
+  std::string joined;
   for (size_t i = 0; i < merges.size(); ++i) {
-    const MergeIds ids = parse_merge(vocabulary, i, merges[i]);
+    const MergeIds ids = parse_merge(vocabulary, i, merges[i], joined);
     if (!merges_.add(ids.left, ids.right, {static_cast<uint32_t>(i), ids.merged})) {
       fail(ErrorKind::kFormat, "tokenizer.ggml.merges[{}]: \"{}\" stands there a second time; convert the file again",
            i, merges[i]);

@@ -12,8 +12,7 @@ namespace sluice::chat {
 
 namespace {
 
-constexpr char32_t kSpaceMark = 0x2581;  // stands for a space
-constexpr std::string_view kSpaceMarkText = "\xE2\x96\x81";
+constexpr std::string_view kSpaceMarkText = "\xE2\x96\x81";  // U+2581 stands for a space
 
 // A character without a token, as a symbol: negative, so no id, and it still says which character it is. It can be a
 // part of merges, since the text of a token may begin with a character that is none.
