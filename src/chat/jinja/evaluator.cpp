@@ -146,12 +146,13 @@ Arguments Interpreter::evaluate(const CallArguments& arguments) {
     if (!more.is(Type::kDict)) {
       fail_type(fmt::format("argument after ** must be a mapping, not {}", type_name(more)));
     }
-    for (const auto& [name, value] : more.as_dict().entries()) {
-      if (!name.is_string()) fail_type("keywords must be strings");
-      const bool is_double = std::any_of(out.named.begin(), out.named.end(),
-                                         [&](const auto& entry) { return entry.first == name.text(); });
-      if (is_double) fail_type(fmt::format("got multiple values for keyword argument '{}'", name.text()));
-      out.named.emplace_back(name.text(), value);
+    for (const Dict::Entry& entry : more.as_dict().entries()) {
+      if (!entry.first.is_string()) fail_type("keywords must be strings");
+      const std::string& name = entry.first.text();
+      const bool is_double =
+          std::any_of(out.named.begin(), out.named.end(), [&](const auto& other) { return other.first == name; });
+      if (is_double) fail_type(fmt::format("got multiple values for keyword argument '{}'", name));
+      out.named.emplace_back(name, entry.second);
     }
   }
   return out;
