@@ -9,6 +9,15 @@ namespace sluice::cli {
 
 std::vector<Command> all_commands();
 
+Command run_command();
+Command info_command();
+Command bench_command();
+Command perplexity_command();
+Command logits_command();
+Command tokenize_command();
+Command detokenize_command();
+Command template_command();
+Command quantize_command();
 Command version_command();
 Command man_command();         // hidden: prints the man page, for installing
 Command completion_command();  // hidden: prints a shell's completion script

@@ -10,14 +10,16 @@ void ModelOptions::declare(OptionTable& table) {
                "use this value of a metadata key instead of the file's; TYPE is int, float, bool or str", &overrides);
 }
 
-void ComputeOptions::declare(OptionTable& table) {
-  const std::vector<std::pair<std::string, CacheType>> cache_types = {{"f32", CacheType::kF32},
-                                                                      {"f16", CacheType::kF16}};
+void ComputeOptions::declare(OptionTable& table, bool with_context) {
+  using ops::cpu::CacheType;
+  const std::vector<std::pair<std::string, CacheType>> cache_types = {
+      {"f32", CacheType::kF32}, {"f16", CacheType::kF16}, {"bf16", CacheType::kBf16}};
   table.group("Compute");
   table.option("-t, --threads", "N", "threads that compute", &threads,
                {.env = "THREADS", .min = 1, .max = 1024, .default_text = "one per core"});
-  table.option("-c, --ctx-size", "N", "tokens of context; 0: as many as the model was trained for", &context,
-               {.env = "CTX_SIZE"});
+  if (with_context)
+    table.option("-c, --ctx-size", "N", "tokens of context; 0, and at most: as many as the model was trained for",
+                 &context, {.env = "CTX_SIZE"});
   table.option("-b, --batch-size", "N", "tokens of a prompt that are handed to the model together", &batch,
                {.env = "BATCH", .min = 1});
   table.option("-ub, --ubatch-size", "N", "tokens that are computed together", &micro_batch,
@@ -38,18 +40,22 @@ void SamplingOptions::declare(OptionTable& table) {
   table.group("Sampling");
   table.custom("-s, --seed", "N", "seed of the random numbers; -1: a new one for each run", read_seed,
                {.default_text = "-1"});
-  table.option("--temp, --temperature", "T", "randomness; 0: always the likeliest token", &temperature, {.min = 0});
-  table.option("--top-k", "N", "only the N likeliest tokens; 0: all", &top_k, {.env = "TOP_K"});
+  table.option("--temp, --temperature", "T", "randomness; 0: always the likeliest token", &temperature,
+               {.min = 0, .default_text = "the file's, else 0.8"});
+  table.option("--top-k", "N", "only the N likeliest tokens; 0: all", &top_k,
+               {.env = "TOP_K", .default_text = "the file's, else 40"});
   table.option("--top-p", "P", "only the likeliest tokens that together reach probability P; 1: all", &top_p,
-               {.min = 0, .max = 1});
+               {.min = 0, .max = 1, .default_text = "the file's, else 0.95"});
   table.option("--min-p", "P", "only tokens at least P times as likely as the likeliest; 0: all", &min_p,
-               {.min = 0, .max = 1});
+               {.min = 0, .max = 1, .default_text = "the file's, else 0.05"});
   table.option("--repeat-penalty", "X", "divides the logits of tokens that occurred lately; 1: off", &repeat_penalty,
-               {.min = 0});
-  table.option("--repeat-last-n", "N", "how many of the last tokens the penalties look at; 0: none", &repeat_last_n);
+               {.min = 0, .default_text = "the file's, else 1"});
+  table.option("--repeat-last-n", "N", "how many of the last tokens the penalties look at; 0: none", &repeat_last_n,
+               {.default_text = "the file's, else 64"});
   table.option("--presence-penalty", "X", "subtracted from the logits of tokens that occurred lately",
-               &presence_penalty);
-  table.option("--frequency-penalty", "X", "the same for each time that they occurred", &frequency_penalty);
+               &presence_penalty, {.default_text = "0"});
+  table.option("--frequency-penalty", "X", "the same for each time that they occurred", &frequency_penalty,
+               {.default_text = "0"});
   table.option("-l, --logit-bias", "TOKEN+BIAS", "add BIAS to the logit of a token id (TOKEN-BIAS: subtract)",
                &logit_bias);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/options.h"
+#include "ops/cpu/kernels.h"
 
 namespace sluice::cli {
 
@@ -20,32 +21,25 @@ struct ModelOptions {
   void declare(OptionTable& table);
 };
 
-enum class CacheType { kF32, kF16 };
-
 // How a forward pass is computed and how long a context may be.
 struct ComputeOptions {
   std::optional<uint32_t> threads;  // not given: one per core that the process may use
-  uint32_t context = 0;             // tokens; 0: as many as the model was trained for
+  uint32_t context = 16384;         // tokens, at most as many as the model was trained for; 0: just as many
   uint32_t batch = 2048;            // tokens of a prompt that are handed to the model together
   uint32_t micro_batch = 512;       // tokens that are computed together
-  CacheType cache_keys = CacheType::kF16;
-  CacheType cache_values = CacheType::kF16;
+  ops::cpu::CacheType cache_keys = ops::cpu::CacheType::kF16;
+  ops::cpu::CacheType cache_values = ops::cpu::CacheType::kF16;
   std::optional<std::string> isa;  // not given: the best that this processor has
 
-  void declare(OptionTable& table);
+  // A command whose windows are its contexts declares --ctx-size itself.
+  void declare(OptionTable& table, bool with_context = true);
 };
 
-// How the next token is chosen.
+// How the next token is chosen. What is not given comes from the model file, else it is llama.cpp's default.
 struct SamplingOptions {
   std::optional<uint64_t> seed;  // not given (or -1): a new one for each run
-  float temperature = 0.8f;      // 0: always the likeliest token
-  uint32_t top_k = 40;           // 0: all
-  float top_p = 0.95f;           // 1: off
-  float min_p = 0.05f;           // 0: off
-  float repeat_penalty = 1.0f;   // 1: off
-  uint32_t repeat_last_n = 64;   // tokens that the penalties look at
-  float presence_penalty = 0.0f;
-  float frequency_penalty = 0.0f;
+  std::optional<float> temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
+  std::optional<uint32_t> top_k, repeat_last_n;
   std::vector<std::string> logit_bias;  // "TOKEN+BIAS" or "TOKEN-BIAS" as given
 
   void declare(OptionTable& table);

@@ -1,0 +1,24 @@
+// From a command's options to an engine: what the flags mean for loading, caches and sampling.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/common_options.h"
+#include "engine/engine.h"
+
+namespace sluice::cli {
+
+// Throws Error(kUnsupported) when keys and values are asked to be cached in different types.
+EngineOptions engine_options(const ModelOptions& model, const ComputeOptions& compute);
+
+// Loads the model with a line of progress on the terminal. `max_logits` rows of a batch may want logits.
+std::unique_ptr<Engine> load_engine(EngineOptions options);
+
+// What the options say, over what the file says. Without a seed, one from the system's entropy.
+decode::SamplingParameters sampling_parameters(const SamplingOptions& options, const Engine& engine);
+
+// The text named by -p TEXT or -f FILE ("-": standard input). Throws Error(kUsage) when there is none or both.
+std::string prompt_text(const std::string& text, const std::string& file);
+
+}  // namespace sluice::cli
