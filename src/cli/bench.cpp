@@ -11,15 +11,18 @@
 namespace sluice::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct BenchOptions {
   ModelOptions model;
   ComputeOptions compute;
   uint32_t prompt = 512, generated = 64, depth = 0, repetitions = 3;
-  bool json = false;
+  bool machine = false, json = false;
 
   void declare(OptionTable& table) {
-    model.declare(table);
+    model.declare(table, /*required=*/false);
     table.group("Bench");
+    table.flag("--machine", "measure this machine's limits instead of a model", &machine);
     table.option("--pp", "N", "tokens of the prompt", &prompt, {.min = 1});
     table.option("--tg", "N", "tokens to generate, one at a time", &generated, {.min = 1});
     table.option("--depth", "N", "tokens that stand in the context before either", &depth);
@@ -70,7 +73,22 @@ class Runner {
   state::Sequence sequence_;
 };
 
+int print_machine(const BenchOptions& options) {
+  Json rates = Json::object();
+  for (int threads = 1; threads <= default_threads(); ++threads)
+    rates[std::to_string(threads)] = measure_read_gbps(threads);
+  if (options.json) {
+    fmt::print("{}\n", Json{{"read_gbps", rates}}.dump());
+    return 0;
+  }
+  for (const auto& [threads, gbps] : rates.items())
+    fmt::print("memory read, {:>3} threads: {:6.1f} GB/s\n", threads, gbps.get<double>());
+  return 0;
+}
+
 int print_bench(const BenchOptions& options) {
+  if (options.machine) return print_machine(options);
+  if (options.model.path.empty()) fail(ErrorKind::kUsage, "name a model with -m FILE, or ask for --machine");
   EngineOptions wanted = engine_options(options.model, options.compute);
   wanted.context = options.depth + std::max(options.prompt, options.generated);
   const auto engine = load_engine(wanted);
@@ -93,20 +111,20 @@ int print_bench(const BenchOptions& options) {
   const double machine = measure_read_gbps(threads);
   const uint64_t per_token = ModelFile::open(wanted.path, wanted.overrides).bytes_per_token();
   const double achieved = static_cast<double>(per_token) * median(answer_tps) / 1e9;
-  const nlohmann::ordered_json out = {{"model", wanted.path},
-                                      {"threads", threads},
-                                      {"isa", engine->context().kernels.name},
-                                      {"depth", options.depth},
-                                      {"pp", options.prompt},
-                                      {"pp_tps", median(prompt_tps)},
-                                      {"tg", options.generated},
-                                      {"tg_tps", median(answer_tps)},
-                                      {"load_s", engine->load_seconds()},
-                                      {"peak_rss_bytes", peak},
-                                      {"bytes_per_token", per_token},
-                                      {"achieved_gbps", achieved},
-                                      {"machine_gbps", machine},
-                                      {"share_of_bandwidth", achieved / machine}};
+  const Json out = {{"model", wanted.path},
+                    {"threads", threads},
+                    {"isa", engine->context().kernels.name},
+                    {"depth", options.depth},
+                    {"pp", options.prompt},
+                    {"pp_tps", median(prompt_tps)},
+                    {"tg", options.generated},
+                    {"tg_tps", median(answer_tps)},
+                    {"load_s", engine->load_seconds()},
+                    {"peak_rss_bytes", peak},
+                    {"bytes_per_token", per_token},
+                    {"achieved_gbps", achieved},
+                    {"machine_gbps", machine},
+                    {"share_of_bandwidth", achieved / machine}};
   if (options.json) {
     fmt::print("{}\n", out.dump());
     return 0;
@@ -127,7 +145,7 @@ Command bench_command() {
   return make_command<BenchOptions>(
       {.name = "bench",
        .summary = "measure the speed of a model",
-       .usage = {"-m MODEL [--pp N] [--tg N] [--depth N] [--reps N] [--json]"},
+       .usage = {"-m MODEL [--pp N] [--tg N] [--depth N] [--reps N] [--json]", "--machine [--json]"},
        .examples = {{"sluice bench -m model.gguf", "prompt and answer speed, and the share of memory bandwidth"}}},
       print_bench);
 }

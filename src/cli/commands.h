@@ -11,6 +11,7 @@ std::vector<Command> all_commands();
 
 Command run_command();
 Command info_command();
+Command plan_command();
 Command bench_command();
 Command perplexity_command();
 Command logits_command();

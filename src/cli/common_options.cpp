@@ -2,10 +2,10 @@
 
 namespace sluice::cli {
 
-void ModelOptions::declare(OptionTable& table) {
+void ModelOptions::declare(OptionTable& table, bool required) {
   table.group("Model");
   table.option("-m, --model", "FILE", "the model: a GGUF file, or the first of a split one", &path,
-               {.env = "MODEL", .required = true});
+               {.env = "MODEL", .required = required});
   table.option("--override-kv", "KEY=TYPE:VALUE",
                "use this value of a metadata key instead of the file's; TYPE is int, float, bool or str", &overrides);
 }

@@ -18,7 +18,7 @@ struct ModelOptions {
   std::string path;
   std::vector<std::string> overrides;  // "KEY=TYPE:VALUE" as given; read by the room that reads metadata
 
-  void declare(OptionTable& table);
+  void declare(OptionTable& table, bool required = true);
 };
 
 // How a forward pass is computed and how long a context may be.
