@@ -131,7 +131,7 @@ void append_repr(std::string& out, const Value& value) {
       out += value.as_bool() ? "True" : "False";
       return;
     case Type::kInt:
-      fmt::format_to(std::back_inserter(out), "{}", value.as_int());
+      out += std::to_string(value.as_int());
       return;
     case Type::kFloat:
       out += float_repr(value.as_double());
