@@ -131,6 +131,17 @@ void stretch(const Hyperparameters& hp, ops::RopeTable& table) {
   table.size = static_cast<float>(1.0 + 0.1 * ops::log(scaling.factor));
 }
 
+// Angles must stay where sincos() is exact: |x| <= 2^30 (ops/math.h), at positions up to 2^28.
+void check_frequencies(const gguf::Container& file, const ops::RopeTable& table) {
+  constexpr double kFastest = 4.0;
+  for (size_t j = 0; j < table.frequencies.size(); ++j)
+    if (!(table.frequencies[j] > 0.0 && table.frequencies[j] <= kFastest))
+      fail(ErrorKind::kFormat,
+           "{}: rotary pair {} turns by {} a position, which must lie above 0 and up to {}; rope.freq_base, "
+           "rope.scaling.* or the tensor rope_freqs.weight is damaged",
+           file.path(), j, table.frequencies[j], kFastest);
+}
+
 }  // namespace
 
 ops::RopeTable make_rope_table(const Hyperparameters& hp, Vector factors) {
@@ -151,6 +162,7 @@ Model Model::load(const gguf::Container& file, ops::cpu::CacheType cache_type, c
   Hyperparameters hp = read_hyperparameters(file);
   Weights weights = Weights::load(file, hp, options);
   ops::RopeTable rope = make_rope_table(hp, weights.rope_factors);
+  check_frequencies(file, rope);
   StateLayout layout(hp, cache_type);
   return {std::move(hp), std::move(weights), std::move(rope), std::move(layout)};
 }

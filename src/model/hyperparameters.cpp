@@ -21,13 +21,12 @@ class Reader {
 
   std::string key(const char* name) const { return prefix_ + name; }
 
-  // An integer in [low, high].
+  // An integer in [low, high]; what stands in for a missing one must lie there too.
   uint32_t integer(const char* name, uint64_t low, uint64_t high) const {
     return bounded(name, meta_.get<uint64_t>(key(name)), low, high);
   }
   uint32_t integer_or(const char* name, uint32_t otherwise, uint64_t low, uint64_t high) const {
-    const auto value = meta_.find<uint64_t>(key(name));
-    return value ? bounded(name, *value, low, high) : otherwise;
+    return bounded(name, meta_.find<uint64_t>(key(name)).value_or(otherwise), low, high);
   }
   double number_or(const char* name, double otherwise) const {
     return meta_.find<double>(key(name)).value_or(otherwise);
@@ -35,6 +34,12 @@ class Reader {
   double positive_or(const char* name, double otherwise) const {
     const double value = number_or(name, otherwise);
     if (!(value > 0.0)) reject(name, fmt::format("{}", value), "must be above 0");
+    return value;
+  }
+
+  double at_least_one_or(const char* name, double otherwise) const {
+    const double value = number_or(name, otherwise);
+    if (!(value >= 1.0)) reject(name, fmt::format("{}", value), "must be at least 1");
     return value;
   }
 
@@ -115,14 +120,14 @@ void read_attention(const Reader& read, Hyperparameters& hp) {
                 fmt::format("must be a multiple of the {} KV heads", hp.n_kv_heads));
   hp.key_dim = read.integer_or("attention.key_length", hp.n_embd / hp.n_heads, 1, ops::cpu::kMaxHeadDim);
   hp.value_dim = read.integer_or("attention.value_length", hp.key_dim, 1, ops::cpu::kMaxHeadDim);
-  if (hp.key_dim == 0 || hp.value_dim % 16 != 0)
+  if (hp.value_dim % 16 != 0)
     read.reject("attention.value_length", fmt::format("{}", hp.value_dim), "must be a multiple of 16");
   hp.attention_scale =
       static_cast<float>(read.positive_or("attention.scale", 1.0 / std::sqrt(static_cast<double>(hp.key_dim))));
 
   hp.n_rot = read.integer_or("rope.dimension_count", hp.key_dim, 2, hp.key_dim);
   if (hp.n_rot % 2 != 0) read.reject("rope.dimension_count", fmt::format("{}", hp.n_rot), "must be even");
-  hp.rope_base = read.positive_or("rope.freq_base", 10000.0);
+  hp.rope_base = read.at_least_one_or("rope.freq_base", 10000.0);
   const std::string kind = read.metadata().find<std::string>(read.key("rope.scaling.type")).value_or("none");
   RopeScaling& scaling = hp.rope_scaling;
   if (kind == "none") return;
@@ -130,7 +135,7 @@ void read_attention(const Reader& read, Hyperparameters& hp) {
     fail(ErrorKind::kUnsupported, "{}: {} = {}: Sluice knows none, linear and yarn", read.path(),
          read.key("rope.scaling.type"), gguf::printable(kind));
   scaling.kind = kind == "linear" ? RopeScaling::Kind::kLinear : RopeScaling::Kind::kYarn;
-  scaling.factor = read.positive_or("rope.scaling.factor", 1.0);
+  scaling.factor = read.at_least_one_or("rope.scaling.factor", 1.0);
   scaling.original_context = read.integer_or("rope.scaling.original_context_length", hp.n_context, 1, kMaxContext);
   scaling.beta_fast = read.positive_or("rope.scaling.yarn_beta_fast", 32.0);
   scaling.beta_slow = read.positive_or("rope.scaling.yarn_beta_slow", 1.0);

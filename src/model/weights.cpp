@@ -42,7 +42,7 @@ ops::ExpertWeights ExpertView::at(const std::byte* slot, uint32_t expert) const 
 class Loader {
  public:
   Loader(const gguf::Container& file, const Hyperparameters& hp, bool draft_head)
-      : file_(file), hp_(hp), draft_head_(draft_head) {}
+      : file_(file), hp_(hp), draft_head_(draft_head), known_(file.tensors().size(), false) {}
 
   // Describes the whole model into `w`; with `base` null only sizes and shapes come of it.
   void describe(Weights& w, std::byte* base) {
@@ -55,6 +55,7 @@ class Loader {
     if (has("rope_freqs.weight")) w.rope_factors = vector("rope_freqs.weight", hp_.n_rot / 2);
     for (uint32_t i = 0; i < hp_.n_layers + (draft_head_ ? hp_.n_draft_layers : 0); ++i) w.layers.push_back(layer(i));
     if (draft_head_ && hp_.n_draft_layers > 0) w.draft_head = draft_parts(hp_.n_layers);
+    check_all_known();
   }
 
   WeightBytes bytes() const { return {used_, experts::Bank::bytes(sources_)}; }
@@ -213,12 +214,27 @@ class Loader {
   std::string name(const std::string& rest) const { return prefix_ + rest; }
   bool has(const std::string& tensor_name) const { return file_.find_tensor(tensor_name) != nullptr; }
 
-  const gguf::TensorInfo& tensor(const std::string& tensor_name, std::vector<uint64_t> shape) const {
+  const gguf::TensorInfo& tensor(const std::string& tensor_name, std::vector<uint64_t> shape) {
     const gguf::TensorInfo& t = file_.get_tensor(tensor_name);
+    known_[static_cast<size_t>(&t - file_.tensors().data())] = true;
     if (trimmed(t.extents) != trimmed(shape))
       fail(ErrorKind::kFormat, "{}: tensor {} is {}, but {} calls for {}; the file is damaged or was converted wrongly",
            file_.path(), tensor_name, shape_text(t.extents), hp_.architecture->name, shape_text(shape));
     return t;
+  }
+
+  // A tensor that nothing asked for is a part of the model that the forward pass would leave out in silence. Only the
+  // draft block may be left, and the scales of quantized activations that some NVFP4 files carry.
+  void check_all_known() const {
+    const std::string draft_block = "blk." + std::to_string(hp_.n_layers) + ".";
+    for (size_t i = 0; i < known_.size(); ++i) {
+      const std::string& left = file_.tensors()[i].name;
+      if (known_[i] || left.ends_with(".input_scale")) continue;
+      if (hp_.n_draft_layers > 0 && left.starts_with(draft_block)) continue;
+      fail(ErrorKind::kUnsupported,
+           "{}: tensor {} is none that Sluice knows in {} models of {} layers; without it answers would be wrong",
+           file_.path(), gguf::printable(left), hp_.architecture->name, hp_.n_layers);
+    }
   }
 
   // Room for `bytes` in the dense weights.
@@ -255,19 +271,20 @@ class Loader {
   }
 
   // Files with NVFP4 weights scale some products by a tensor beside the weights: "<name>.scale" for "<name>.weight".
-  float matrix_scale(const std::string& weight_name) const {
+  float matrix_scale(const std::string& weight_name) {
     const std::string scale = weight_name.substr(0, weight_name.rfind(".weight")) + ".scale";
     return has(scale) ? side_values(scale, 1)[0] : 1.0f;
   }
-  std::vector<float> expert_scales(const std::string& base) const {
+  std::vector<float> expert_scales(const std::string& base) {
     const std::string scale = name(base + ".scale");
     return has(scale) ? side_values(scale, hp_.n_experts) : std::vector<float>{};
   }
-  std::vector<float> side_values(const std::string& tensor_name, uint64_t n) const {
+  std::vector<float> side_values(const std::string& tensor_name, uint64_t n) {
     const gguf::TensorInfo& t = tensor(tensor_name, {n});
+    std::vector<float> values(n);
+    if (base_ == nullptr) return values;  // only shapes are wanted yet
     std::vector<std::byte> stored(t.bytes);
     file_.read(t, 0, stored);
-    std::vector<float> values(n);
     t.format->dequantize(stored.data(), n / t.format->block_weights, values.data());
     return values;
   }
@@ -300,6 +317,7 @@ class Loader {
   const Hyperparameters& hp_;
   bool draft_head_;
   std::string prefix_;
+  std::vector<bool> known_;  // by place in file_.tensors(): asked for by the description
   std::byte* base_ = nullptr;
   uint64_t used_ = 0;
   std::vector<Read> reads_;
