@@ -1,9 +1,10 @@
 // Every kernel, written once over sixteen f32 lanes. Each instruction set's kernels.cpp includes this file inside a
-// namespace of its own, compiled with its own flags; the scalar one is the definition. Element-wise work is plain loops,
-// since one IEEE operation is one IEEE operation on any unit; reductions go through F32x16, whose lanes and tree are fixed.
+// namespace of its own, compiled with its own flags; the scalar one is the definition. Element-wise work is plain
+// loops, since one IEEE operation is one IEEE operation on any unit; reductions go through F32x16, whose lanes and tree
+// are fixed.
 //
-// Only C functions and this namespace's own templates are used here: an inline function of the standard library compiled
-// with AVX flags could be the copy that the linker keeps for the whole program.
+// Only C functions and this namespace's own templates are used here: an inline function of the standard library
+// compiled with AVX flags could be the copy that the linker keeps for the whole program.
 
 #include "ops/cpu/vec16.h"
 
@@ -57,53 +58,74 @@ inline void matmul_float(const std::byte* weights, size_t n_out, const Rows& x, 
     for (size_t r = 0; r < x.n_rows; ++r)
       float_dots<kOut>(w + o * x.n, x.n, x.f32 + x.at(r) * x.n, y + r * y_stride + o);
   for (; o < n_out; ++o)
-    for (size_t r = 0; r < x.n_rows; ++r)
-      float_dots<1>(w + o * x.n, x.n, x.f32 + x.at(r) * x.n, y + r * y_stride + o);
+    for (size_t r = 0; r < x.n_rows; ++r) float_dots<1>(w + o * x.n, x.n, x.f32 + x.at(r) * x.n, y + r * y_stride + o);
 }
 
-// sum of scales[g] * (16 weights . 16 activations) over the groups of one segment: exact in 32 bits.
-inline int32_t scaled_dot(const int8_t* w, const int16_t* scales, const int8_t* q, size_t n_groups) {
-  int32_t total = 0;
-  for (size_t g = 0; g < n_groups; ++g) {
-    int32_t dot = 0;
-    for (size_t i = 0; i < 16; ++i) dot += int32_t{w[16 * g + i]} * int32_t{q[16 * g + i]};
-    total += scales[g] * dot;
-  }
-  return total;
+// A block's integers with the scales of their groups multiplied in. They fit in 16 bits in every format: the largest
+// are 127 x 32 (IQ4_XS), 63 x 31 (Q5_K) and 32 x 128 (Q6_K); formats with larger weights have scales of 1.
+inline void scale_weights(const quant::UnpackedBlock& block, size_t n, int16_t* out) {
+  for (size_t g = 0; g < n / 16; ++g)
+    for (size_t i = 0; i < 16; ++i) out[16 * g + i] = static_cast<int16_t>(block.weights[16 * g + i] * block.scales[g]);
 }
 
+// Formats with minimums have blocks of 2 groups (32 weights) or of 16 (256).
 inline int32_t minimum_dot(const int16_t* minimums, const int16_t* sums, size_t n_groups) {
+  if (n_groups == 2) return int32_t{minimums[0]} * int32_t{sums[0]} + int32_t{minimums[1]} * int32_t{sums[1]};
   int32_t total = 0;
-  for (size_t g = 0; g < n_groups; ++g) total += int32_t{minimums[g]} * int32_t{sums[g]};
+  for (size_t g = 0; g < 16; ++g) total += int32_t{minimums[g]} * int32_t{sums[g]};
   return total;
 }
 
-// Blocks go in order along the row; each adds one fused multiply-add a segment, and one for its minimum.
+// Adds block b's part of a weight row's products with activation rows first .. first + kRows - 1 of x to acc [kRows]: a
+// fused multiply-add a segment, and one for the minimum.
+template <size_t kRows>
+inline void add_block(const quant::Format& format, const quant::UnpackedBlock& block, const int16_t* scaled,
+                      const Rows& x, size_t first, size_t b, float* acc) {
+  const size_t weights = format.block_weights, segment = weights / format.segments;
+  const size_t scales = x.n / x.block, first_scale = b * weights / x.block;
+  const int8_t* row[kRows];
+  const float* scale[kRows];
+  for (size_t k = 0; k < kRows; ++k) {
+    row[k] = x.q + x.at(first + k) * x.n + b * weights;
+    scale[k] = x.scale + x.at(first + k) * scales + first_scale;
+  }
+  int32_t dot[kRows];
+  for (size_t s = 0; s < format.segments; ++s) {
+    const int8_t* q[kRows];
+    for (size_t k = 0; k < kRows; ++k) q[k] = row[k] + s * segment;
+    integer_dots<kRows>(scaled + s * segment, q, segment, dot);
+    const size_t at = s == 0 ? 0 : s * segment / x.block;
+    for (size_t k = 0; k < kRows; ++k)
+      acc[k] = fma_f32(block.scale[s] * scale[k][at], static_cast<float>(dot[k]), acc[k]);
+  }
+  if (!format.has_minimum) return;
+  for (size_t k = 0; k < kRows; ++k) {
+    const int16_t* sums = x.sums + (x.at(first + k) * x.n + b * weights) / 16;
+    const int32_t sum = minimum_dot(block.minimums, sums, weights / 16);
+    acc[k] = fma_f32(block.minimum * scale[k][0], static_cast<float>(sum), acc[k]);
+  }
+}
+
+// Each block is unpacked once for a tile of activation rows. Blocks go in order along the row.
 inline void matmul_int8(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
                         size_t y_stride) {
-  const size_t block = format.block_weights, n_blocks = x.n / block;
-  const size_t segment = block / format.segments, groups = segment / 16;
-  quant::UnpackedBlock w;
-  for (size_t o = 0; o < n_out; ++o) {
-    for (size_t r = 0; r < x.n_rows; ++r) y[r * y_stride + o] = 0.0f;
-    for (size_t b = 0; b < n_blocks; ++b) {
-      format.unpack(weights + (o * n_blocks + b) * format.block_bytes, w);
-      for (size_t r = 0; r < x.n_rows; ++r) {
-        const size_t start = x.at(r) * x.n + b * block;
-        float acc = y[r * y_stride + o];
-        for (size_t s = 0; s < format.segments; ++s) {
-          const size_t at = start + s * segment;
-          const float scale = w.scale[s] * x.scale[at / x.block];
-          const int32_t dot = scaled_dot(w.weights + s * segment, w.scales + s * groups, x.q + at, groups);
-          acc = fma_f32(scale, static_cast<float>(dot), acc);
-        }
-        if (format.has_minimum) {
-          const float scale = w.minimum * x.scale[start / x.block];
-          const int32_t dot = minimum_dot(w.minimums, x.sums + start / 16, block / 16);
-          acc = fma_f32(scale, static_cast<float>(dot), acc);
-        }
-        y[r * y_stride + o] = acc;
+  constexpr size_t kRowTile = 256;  // unpacking is then a few per cent of the work, and a tile's sums stay in L1
+  const size_t n_blocks = x.n / format.block_weights;
+  quant::UnpackedBlock block;
+  alignas(64) int16_t scaled[quant::kMaxBlockWeights];
+  float acc[kRowTile];
+  for (size_t first = 0; first < x.n_rows; first += kRowTile) {
+    const size_t rows = x.n_rows - first < kRowTile ? x.n_rows - first : kRowTile;
+    for (size_t o = 0; o < n_out; ++o) {
+      for (size_t r = 0; r < rows; ++r) acc[r] = 0.0f;
+      for (size_t b = 0; b < n_blocks; ++b) {
+        format.unpack(weights + (o * n_blocks + b) * format.block_bytes, block);
+        scale_weights(block, format.block_weights, scaled);
+        size_t r = 0;
+        for (; r + 4 <= rows; r += 4) add_block<4>(format, block, scaled, x, first + r, b, acc + r);
+        for (; r < rows; ++r) add_block<1>(format, block, scaled, x, first + r, b, acc + r);
       }
+      for (size_t r = 0; r < rows; ++r) y[(first + r) * y_stride + o] = acc[r];
     }
   }
 }
@@ -111,10 +133,14 @@ inline void matmul_int8(const quant::Format& format, const std::byte* weights, s
 inline void matmul(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
                    size_t y_stride) {
   switch (format.type) {
-    case quant::Type::kF32: return matmul_float<float>(weights, n_out, x, y, y_stride);
-    case quant::Type::kF16: return matmul_float<Half>(weights, n_out, x, y, y_stride);
-    case quant::Type::kBF16: return matmul_float<Bfloat16>(weights, n_out, x, y, y_stride);
-    default: return matmul_int8(format, weights, n_out, x, y, y_stride);
+    case quant::Type::kF32:
+      return matmul_float<float>(weights, n_out, x, y, y_stride);
+    case quant::Type::kF16:
+      return matmul_float<Half>(weights, n_out, x, y, y_stride);
+    case quant::Type::kBF16:
+      return matmul_float<Bfloat16>(weights, n_out, x, y, y_stride);
+    default:
+      return matmul_int8(format, weights, n_out, x, y, y_stride);
   }
 }
 
@@ -248,7 +274,8 @@ inline void tile_scores(const AttentionJob& job, const float* q, const T* keys, 
 
 // Adds the tile's first `count` positions to a running softmax.
 template <typename T>
-inline void add_tile(const AttentionJob& job, const float* q, const T* keys, const T* values, size_t count, Running& run) {
+inline void add_tile(const AttentionJob& job, const float* q, const T* keys, const T* values, size_t count,
+                     Running& run) {
   float p[kTile];
   tile_scores(job, q, keys, p);
   const float tile_top = largest(p, count);
@@ -313,9 +340,12 @@ inline void attention_of(const AttentionJob& job) {
 
 inline void attention(const AttentionJob& job) {
   switch (job.type) {
-    case CacheType::kF32: return attention_of<float>(job);
-    case CacheType::kF16: return attention_of<Half>(job);
-    case CacheType::kBf16: return attention_of<Bfloat16>(job);
+    case CacheType::kF32:
+      return attention_of<float>(job);
+    case CacheType::kF16:
+      return attention_of<Half>(job);
+    case CacheType::kBf16:
+      return attention_of<Bfloat16>(job);
   }
 }
 
@@ -357,8 +387,8 @@ inline void conv_silu(const ConvJob& job) {
     float* out = job.out + t * job.stride;
     for (size_t tap = 0; tap < job.taps; ++tap) {
       const size_t back = job.taps - 1 - tap;  // tokens before t
-      const float* x = back <= t ? job.x + (t - back) * job.stride
-                                 : job.history + (job.taps - 1 + t - back) * job.n_channels;
+      const float* x =
+          back <= t ? job.x + (t - back) * job.stride : job.history + (job.taps - 1 + t - back) * job.n_channels;
       const float* w = job.weight + tap * job.n_channels;
       if (tap == 0)
         for (size_t c = job.begin; c < job.end; ++c) out[c] = w[c] * x[c];
