@@ -45,6 +45,7 @@ void RunOptions::declare(OptionTable& table) {
   table.option("-p, --prompt", "TEXT", "answer this once; with neither -p, -f nor --messages: chat on a terminal",
                &prompt);
   table.option("-f, --file", "FILE", "answer the text of this file once; -: standard input", &file);
+  table.positional("-", "the text is read from standard input", &standard_input);
   table.option("-sys, --system, --system-prompt", "TEXT", "the system message", &system);
   table.option("--messages", "FILE", "answer this conversation: a JSON list of messages, as in the OpenAI API",
                &messages_file);
@@ -143,9 +144,11 @@ ChatAnswer complete(Engine& engine, const RunOptions& options) {
 }
 
 int run(const RunOptions& options) {
+  if (options.standard_input && *options.standard_input != "-")
+    fail(ErrorKind::kUsage, "{}: give the text with -p TEXT, or - for standard input", *options.standard_input);
   const bool once = !options.prompt.empty() || !options.file.empty() || !options.messages_file.empty();
   RunOptions wanted = options;
-  if (!once && !is_terminal(stdin)) wanted.file = "-";  // a pipe is a prompt
+  if (options.standard_input || (!once && !is_terminal(stdin))) wanted.file = "-";  // a pipe is a prompt
   const bool talk = !once && wanted.file.empty();
   if (talk && !options.chat) fail(ErrorKind::kUsage, "--no-chat needs a text to continue: -p TEXT or -f FILE");
   const auto engine = load_engine(engine_options(options.model, options.compute));

@@ -15,6 +15,7 @@ struct RunOptions {
   ComputeOptions compute;
   SamplingOptions sampling;
   std::string prompt, file, system, messages_file, tools_file, template_file;
+  std::optional<std::string> standard_input;  // "-"
   std::optional<bool> think;
   std::optional<int64_t> max_tokens;  // not given or negative: until the model ends or the context is full
   std::vector<std::string> stop_strings;
