@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "model/reference_model.h"
+#include "model/test_reference_model.h"
 
 namespace sluice::model {
 namespace {

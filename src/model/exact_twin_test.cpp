@@ -2,8 +2,8 @@
 // F32 the model must meet the float32 tolerances of its references, which were computed from the dequantized values.
 #include <gtest/gtest.h>
 
-#include "model/edited_model.h"
-#include "model/reference_model.h"
+#include "model/test_edited_model.h"
+#include "model/test_reference_model.h"
 
 namespace sluice::model {
 namespace {

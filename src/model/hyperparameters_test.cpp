@@ -8,8 +8,8 @@
 #include <ostream>
 
 #include "base/error.h"
-#include "model/edited_model.h"
 #include "model/forward.h"
+#include "model/test_edited_model.h"
 #include "support/reference.h"
 
 namespace sluice::model {

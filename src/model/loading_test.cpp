@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "model/edited_model.h"
-#include "model/reference_model.h"
+#include "model/test_edited_model.h"
+#include "model/test_reference_model.h"
 #include "support/reference.h"
 
 namespace sluice::model {

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "model/edited_model.h"
-#include "model/reference_model.h"
+#include "model/test_edited_model.h"
+#include "model/test_reference_model.h"
 
 namespace sluice::model {
 namespace {

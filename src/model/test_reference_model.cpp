@@ -1,4 +1,4 @@
-#include "model/reference_model.h"
+#include "model/test_reference_model.h"
 
 #include <algorithm>
 #include <cmath>

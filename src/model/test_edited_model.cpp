@@ -1,4 +1,4 @@
-#include "model/edited_model.h"
+#include "model/test_edited_model.h"
 
 #include <algorithm>
 
