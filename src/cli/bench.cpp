@@ -13,6 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr uint32_t kMost = 1u << 27;  // so that depth and prompt together stay below the 2^28 positions of a model
+
 struct BenchOptions {
   ModelOptions model;
   ComputeOptions compute;
@@ -23,9 +25,9 @@ struct BenchOptions {
     model.declare(table, /*required=*/false);
     table.group("Bench");
     table.flag("--machine", "measure this machine's limits instead of a model", &machine);
-    table.option("--pp", "N", "tokens of the prompt", &prompt, {.min = 1});
-    table.option("--tg", "N", "tokens to generate, one at a time", &generated, {.min = 1});
-    table.option("--depth", "N", "tokens that stand in the context before either", &depth);
+    table.option("--pp", "N", "tokens of the prompt", &prompt, {.min = 1, .max = kMost});
+    table.option("--tg", "N", "tokens to generate, one at a time", &generated, {.min = 1, .max = kMost});
+    table.option("--depth", "N", "tokens that stand in the context before either", &depth, {.max = kMost});
     table.option("--reps", "N", "repetitions; medians are printed", &repetitions, {.min = 1, .max = 1000});
     table.flag("--json", "print one JSON object", &json);
     compute.declare(table, /*with_context=*/false);
@@ -91,6 +93,7 @@ int print_bench(const BenchOptions& options) {
   if (options.model.path.empty()) fail(ErrorKind::kUsage, "name a model with -m FILE, or ask for --machine");
   EngineOptions wanted = engine_options(options.model, options.compute);
   wanted.context = options.depth + std::max(options.prompt, options.generated);
+  wanted.beyond_training = true;
   const auto engine = load_engine(wanted);
   const auto tokens = test_tokens(wanted.context, engine->model().hp.n_vocab);
   const auto at_depth = std::span(tokens).subspan(options.depth);

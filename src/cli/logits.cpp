@@ -46,6 +46,7 @@ int print_logits(const LogitsOptions& options) {
   const std::vector<int32_t> ids = parse_ids(options.tokens);
   EngineOptions wanted = engine_options(options.model, options.compute);
   wanted.context = std::max<uint32_t>(wanted.context, static_cast<uint32_t>(ids.size()));
+  wanted.beyond_training = true;
   if (options.split > 0) wanted.micro_batch = options.split;
   wanted.micro_batch = std::min<uint32_t>(wanted.micro_batch, static_cast<uint32_t>(ids.size()));
   wanted.max_logits = options.last ? 1 : wanted.micro_batch;

@@ -155,15 +155,22 @@ int print_perplexity(const PerplexityOptions& options) {
   wanted.max_logits = wanted.micro_batch;
   ModelFile file = ModelFile::open(wanted.path, wanted.overrides);
   const chat::Tokenizer tokenizer(chat::read_vocabulary(file.container.metadata()));
-  const std::vector<int32_t> tokens = tokenizer.encode(text, false);
+  std::vector<int32_t> tokens = tokenizer.encode(text, false);
+  const bool begin_with_bos = options.window != 0 && tokenizer.add_bos() && tokenizer.bos();
+  if (begin_with_bos) tokens.insert(tokens.begin(), *tokenizer.bos());
   const size_t window = options.window == 0 ? tokens.size() : options.window;
-  if (window < 2 || tokens.size() < window)
-    fail(ErrorKind::kUsage, "the text has {} tokens; a window needs at least 2 and the text at least one window of {}",
-         tokens.size(), window);
+  const size_t first = options.window == 0 ? 1 : window / 2 + 1;
+  if (first >= window)
+    fail(ErrorKind::kUsage, "a window of {} tokens has none to score; it takes at least {} (-c 0: all of the text)",
+         window, options.window == 0 ? 2 : 3);
+  if (tokens.size() < window)
+    fail(ErrorKind::kUsage, "the text has {} tokens, less than one window of {}; choose a smaller -c", tokens.size(),
+         window);
   wanted.context = static_cast<uint32_t>(window);
+  wanted.beyond_training = true;
   const auto engine = load_engine(wanted);
 
-  const size_t windows = tokens.size() / window, first = options.window == 0 ? 1 : window / 2 + 1;
+  const size_t windows = tokens.size() / window;
   Scorer scorer(options, windows * (window - first), engine->model().hp.n_vocab);
   {
     Progress progress("scoring", windows * (window - 1), ProgressUnit::kTokens);
@@ -171,7 +178,7 @@ int print_perplexity(const PerplexityOptions& options) {
     for (size_t w = 0; w < windows; ++w) {
       std::vector<int32_t> piece(tokens.begin() + static_cast<ptrdiff_t>(w * window),
                                  tokens.begin() + static_cast<ptrdiff_t>((w + 1) * window));
-      if (tokenizer.add_bos() && tokenizer.bos() && options.window != 0) piece[0] = *tokenizer.bos();
+      if (begin_with_bos) piece[0] = *tokenizer.bos();
       score_window(*engine, piece, first, scorer, [&](size_t n) { progress.update(done += n); });
       if (!options.json && is_terminal(stderr))
         fmt::print(stderr, "\rwindow {} of {}: perplexity {:.4f}   ", w + 1, windows, scorer.score().perplexity());

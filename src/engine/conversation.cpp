@@ -12,7 +12,8 @@ namespace {
 const std::string& source_of(const Engine& engine, const std::string* given) {
   if (given != nullptr) return *given;
   if (engine.chat_template() != nullptr) return *engine.chat_template();
-  fail(ErrorKind::kUsage, "the model file has no chat template: name one with --chat-template-file, or use --no-chat");
+  fail(ErrorKind::kUnsupported,
+       "the model file has no chat template: name one with --chat-template-file, or use --no-chat");
 }
 
 std::string text_of(const Engine& engine, std::optional<int32_t> token) {

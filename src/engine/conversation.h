@@ -35,8 +35,8 @@ struct ChatPromptTokens {
 
 class Conversation {
  public:
-  // With the template of the model file, or with another one's source. Throws Error(kUsage) when there is neither, and
-  // jinja::TemplateError for one that can't be parsed.
+  // With the template of the model file, or with another one's source. Throws Error(kUnsupported) when there is
+  // neither, and jinja::TemplateError for one that can't be parsed.
   Conversation(Engine& engine, const std::string* template_source = nullptr);
 
   ChatPromptTokens prompt(const jinja::Value& messages, const ChatOptions& options) const;

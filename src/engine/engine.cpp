@@ -14,11 +14,19 @@ namespace {
 constexpr uint32_t kTile = ops::cpu::kTile;
 
 uint32_t context_of(const EngineOptions& options, const model::Hyperparameters& hp) {
-  return options.context == 0 ? hp.n_context : options.context;
+  if (options.context == 0) return hp.n_context;
+  return options.beyond_training ? options.context : std::min(options.context, hp.n_context);
+}
+
+uint32_t checked_micro_batch(const EngineOptions& options) {
+  if (options.micro_batch == 0 || options.max_logits == 0)
+    fail(ErrorKind::kUsage, "batches of {} rows, of which {} may want logits: both must be at least 1",
+         options.micro_batch, options.max_logits);
+  return options.micro_batch;
 }
 
 // One page more than the context: a snapshot may share the last page, which is then copied before it is written.
-size_t pages_for(uint32_t positions) { return (positions + kTile - 1) / kTile + 1; }
+size_t pages_for(size_t positions) { return (positions + kTile - 1) / kTile + 1; }
 
 const ops::cpu::Kernels& kernels_for(const std::string& isa) {
   return isa.empty() ? *ops::cpu::usable_kernels()[0] : ops::cpu::find_kernels(isa);
@@ -76,7 +84,7 @@ Engine::Engine(const EngineOptions& options)
       context_{pool_, kernels_for(options.isa)},
       plan_(file_.plan(options)),
       context_size_(context_of(options, file_.hp)),
-      micro_batch_(options.micro_batch),
+      micro_batch_(checked_micro_batch(options)),
       tokenizer_(chat::read_vocabulary(file_.container.metadata())),
       model_([&] {
         const double start = now_seconds();

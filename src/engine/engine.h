@@ -21,9 +21,10 @@ struct EngineOptions {
   std::string path;                    // a GGUF file, or the first of a split one
   std::vector<std::string> overrides;  // "KEY=TYPE:VALUE"
   int threads = 0;                     // 0: default_threads()
-  uint32_t context = 0;        // positions of KV cache, shared by all sessions; 0: what the model was trained for
-  uint32_t micro_batch = 512;  // rows that are computed together
-  uint32_t max_logits = 1;     // rows of a batch that may want logits
+  uint32_t context = 0;                // positions of KV cache, shared by all sessions; 0, and at most: as trained for
+  bool beyond_training = false;        // take `context` as it is: tools measure also where a model was not trained
+  uint32_t micro_batch = 512;          // rows that are computed together
+  uint32_t max_logits = 1;             // rows of a batch that may want logits
   ops::cpu::CacheType cache_type = ops::cpu::CacheType::kF16;
   std::string isa;          // kernels by name; empty: the best that this machine runs
   bool draft_head = false;  // load the multi-token-prediction block

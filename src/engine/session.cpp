@@ -37,32 +37,39 @@ const char* name_of(StopReason reason) {
 Session::Session(Engine& engine)
     : engine_(engine), sequence_(engine.pages(), engine.model().layout.recurrent_floats()) {}
 
-void Session::clear() {
+void Session::forget() {
   sequence_.clear();
   tokens_.clear();
   logits_.clear();
+}
+
+void Session::clear() {
+  forget();
   kept_.clear();
 }
 
 size_t Session::rewind_to_prefix(std::span<const int32_t> tokens) {
-  // The state as it is serves if nothing of it has to go; its logits are there, so it may even be all of the tokens.
-  const size_t common = common_prefix(tokens_, tokens);
-  if (common == tokens_.size()) return common;
-  logits_.clear();
+  // A state serves if nothing of it has to go. Where it has no logits, as no snapshot has, at least one token must be
+  // left to compute.
+  const auto serves = [&](const std::vector<int32_t>& held, bool with_logits) {
+    return common_prefix(held, tokens) == held.size() && (with_logits || held.size() < tokens.size());
+  };
+  const bool as_it_is = serves(tokens_, !logits_.empty());
   const Kept* best = nullptr;
+  size_t length = as_it_is ? tokens_.size() : 0;
   for (const Kept& kept : kept_) {
-    // Of a snapshot at least one token must be left to compute, since logits are not kept with it.
-    const bool serves = kept.tokens.size() < tokens.size() && common_prefix(kept.tokens, tokens) == kept.tokens.size();
-    if (serves && (best == nullptr || kept.tokens.size() > best->tokens.size())) best = &kept;
+    if (kept.tokens.size() <= length || !serves(kept.tokens, false)) continue;
+    best = &kept;
+    length = kept.tokens.size();
   }
-  if (best == nullptr) {
-    sequence_.clear();
-    tokens_.clear();
-    return 0;
+  if (best != nullptr) {
+    sequence_.restore(best->snapshot);
+    tokens_ = best->tokens;
+    logits_.clear();
+  } else if (!as_it_is) {
+    forget();
   }
-  sequence_.restore(best->snapshot);
-  tokens_ = best->tokens;
-  return tokens_.size();
+  return length;
 }
 
 void Session::compute(std::span<const int32_t> tokens, std::span<const size_t> snapshot_after) {
@@ -78,18 +85,18 @@ void Session::compute(std::span<const int32_t> tokens, std::span<const size_t> s
   model::Pass pass(engine_.model(), engine_.context(), engine_.workspace(), std::move(batch));
   try {
     pass.finish();
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens_.push_back(tokens[i]);
+      if (!rows[i].snapshot) continue;
+      std::erase_if(kept_, [&](const Kept& kept) { return kept.tokens == tokens_; });
+      kept_.push_back({tokens_, pass.take_snapshot(i)});
+      if (kept_.size() > kMaxKept) kept_.pop_front();
+    }
+    logits_.assign(pass.logits(0).begin(), pass.logits(0).end());
   } catch (...) {
-    tokens_.clear();  // an unfinished step leaves an empty sequence
+    forget();  // what was computed of the step can't be told from what was not
     throw;
   }
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    tokens_.push_back(tokens[i]);
-    if (!rows[i].snapshot) continue;
-    std::erase_if(kept_, [&](const Kept& kept) { return kept.tokens == tokens_; });
-    kept_.push_back({tokens_, pass.take_snapshot(i)});
-    if (kept_.size() > kMaxKept) kept_.pop_front();
-  }
-  logits_.assign(pass.logits(0).begin(), pass.logits(0).end());
 }
 
 size_t Session::synchronize(std::span<const int32_t> tokens, std::span<const size_t> snapshot_after,

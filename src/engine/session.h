@@ -67,6 +67,8 @@ class Session {
     state::Snapshot snapshot;
   };
 
+  // As if no token had been seen; snapshots stay.
+  void forget();
   // Goes back to the longest state that is a prefix of `tokens`; returns its length.
   size_t rewind_to_prefix(std::span<const int32_t> tokens);
   void compute(std::span<const int32_t> tokens, std::span<const size_t> snapshot_after);
