@@ -7,7 +7,25 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+MICRO = ROOT / "tests/data/models/qwen35moe-micro/model.gguf"
+DEMO = ROOT / "models/demo/sluice-demo.gguf"
 SMOLLM2 = ROOT / "build/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="run the tests that take minutes, too")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "full: takes minutes; runs with --full only")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--full"):
+        return
+    for item in items:
+        if item.get_closest_marker("full"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes: ./dev test --full runs it"))
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +60,20 @@ def reference() -> pathlib.Path:
     if not folder:
         pytest.skip("SLUICE_REFERENCE is not set: the full reference vectors are not here")
     return pathlib.Path(folder)
+
+
+@pytest.fixture(scope="session")
+def micro() -> pathlib.Path:
+    """A model of random weights with a chat template: its answers mean nothing, but every part of it is there."""
+    return MICRO
+
+
+@pytest.fixture(scope="session")
+def demo() -> pathlib.Path:
+    """The demo model, which can sum."""
+    if not DEMO.exists():
+        pytest.skip(f"{DEMO.relative_to(ROOT)} is not here")
+    return DEMO
 
 
 @pytest.fixture(scope="session")
