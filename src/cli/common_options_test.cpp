@@ -60,8 +60,8 @@ TEST(CommonOptions, LinesWrittenForLlamaCppAreUnderstood) {
   EXPECT_EQ(all.compute.context, 32768u);
   EXPECT_EQ(all.compute.batch, 1024u);
   EXPECT_EQ(all.compute.micro_batch, 512u);
-  EXPECT_EQ(all.compute.cache_keys, CacheType::kF32);
-  EXPECT_EQ(all.compute.cache_values, CacheType::kF16);
+  EXPECT_EQ(all.compute.cache_keys, ops::cpu::CacheType::kF32);
+  EXPECT_EQ(all.compute.cache_values, ops::cpu::CacheType::kF16);
   EXPECT_EQ(all.sampling.temperature, 0.0f);
   EXPECT_EQ(all.sampling.logit_bias, (std::vector<std::string>{"15043-1", "2+0.5"}));
   EXPECT_EQ(result.notices.size(), 9u);
