@@ -26,13 +26,14 @@ constexpr const char* kHelp =
 
 class ChatLoop {
  public:
-  ChatLoop(Engine& engine, Conversation& conversation, const RunOptions& options)
+  ChatLoop(Engine& engine, Conversation& conversation, const RunOptions& options, InterruptFlag& interrupt)
       : engine_(engine),
         conversation_(conversation),
         options_(options),
         sampler_(engine.sampler(sampling_parameters(options.sampling, engine))),
         style_(style_for(stdout)),
-        system_(options.system) {
+        system_(options.system),
+        interrupt_(interrupt) {
     reset();
   }
 
@@ -166,13 +167,13 @@ class ChatLoop {
   std::string system_;
   Json messages_;
   std::optional<Answer> last_;
-  InterruptFlag interrupt_;
+  InterruptFlag& interrupt_;
 };
 
 }  // namespace
 
-int chat_loop(Engine& engine, Conversation& conversation, const RunOptions& options) {
-  return ChatLoop(engine, conversation, options).run();
+int chat_loop(Engine& engine, Conversation& conversation, const RunOptions& options, InterruptFlag& interrupt) {
+  return ChatLoop(engine, conversation, options, interrupt).run();
 }
 
 }  // namespace sluice::cli

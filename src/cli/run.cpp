@@ -143,6 +143,23 @@ ChatAnswer complete(Engine& engine, const RunOptions& options) {
   return out;
 }
 
+// What would go unheard is an error.
+void check(const RunOptions& options, bool talk) {
+  const bool messages = !options.messages_file.empty(), tools = !options.tools_file.empty();
+  if (messages && !(options.prompt.empty() && options.file.empty() && options.system.empty()))
+    fail(ErrorKind::kUsage, "--messages is a whole conversation: -p, -f and --system can't be given with it");
+  if (options.chat) {
+    if (talk && (tools || options.json))
+      fail(ErrorKind::kUsage, "--tools and --json need a prompt: -p TEXT, -f FILE or --messages FILE");
+    return;
+  }
+  if (messages || tools || options.think || !options.system.empty() || !options.template_file.empty())
+    fail(ErrorKind::kUsage,
+         "--no-chat continues a text as it is: --messages, --tools, --system, --think and --chat-template-file "
+         "can't be given with it");
+  if (talk) fail(ErrorKind::kUsage, "--no-chat needs a text to continue: -p TEXT or -f FILE");
+}
+
 int run(const RunOptions& options) {
   if (options.standard_input && *options.standard_input != "-")
     fail(ErrorKind::kUsage, "{}: give the text with -p TEXT, or - for standard input", *options.standard_input);
@@ -150,9 +167,9 @@ int run(const RunOptions& options) {
   RunOptions wanted = options;
   if (options.standard_input || (!once && !is_terminal(stdin))) wanted.file = "-";  // a pipe is a prompt
   const bool talk = !once && wanted.file.empty();
-  if (talk && !options.chat) fail(ErrorKind::kUsage, "--no-chat needs a text to continue: -p TEXT or -f FILE");
+  check(options, talk);
   const auto engine = load_engine(engine_options(options.model, options.compute));
-  const InterruptFlag interrupt;
+  InterruptFlag interrupt;
   if (!options.chat) {
     const ChatAnswer answer = complete(*engine, wanted);
     options.json ? print_json(answer, *engine) : fmt::print("\n");
@@ -160,7 +177,7 @@ int run(const RunOptions& options) {
   }
   const std::string source = options.template_file.empty() ? "" : read_text_file(options.template_file);
   Conversation conversation(*engine, options.template_file.empty() ? nullptr : &source);
-  if (talk) return chat_loop(*engine, conversation, options);
+  if (talk) return chat_loop(*engine, conversation, options, interrupt);
   const ChatAnswer answer = answer_chat(*engine, conversation, wanted);
   options.json ? print_json(answer, *engine) : fmt::print("\n");
   return 0;

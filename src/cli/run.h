@@ -39,6 +39,6 @@ class InterruptFlag {
 };
 
 // Reads from the terminal and answers until /quit or the end of input. Returns the exit code.
-int chat_loop(Engine& engine, Conversation& conversation, const RunOptions& options);
+int chat_loop(Engine& engine, Conversation& conversation, const RunOptions& options, InterruptFlag& interrupt);
 
 }  // namespace sluice::cli

@@ -191,7 +191,8 @@ def test_colors_only_where_they_are_wanted(chat):
     assert "\x1b[" not in ready(terminal) + terminal.say("/help")
 
 
-def test_no_chat_needs_a_text(chat):
-    terminal = chat("--no-chat")
+@pytest.mark.parametrize("option", ["--no-chat", "--json"])
+def test_some_options_need_a_text(chat, option):
+    terminal = chat(option)
     terminal.expect("error: .*-p TEXT")
     assert terminal.exit_code() == 2

@@ -280,7 +280,10 @@ def test_wrong_usage_is_one_line_and_exit_code_2(sluice, micro, tmp_path):
         ["-m", micro, "-p", "hi", "--logit-bias", "640+1"],
         ["-m", micro, "-p", "hi", "--logit-bias", "1"],
         ["-m", micro, "-p", "hi", "-ub", "0"],
-        ["-m", micro, "--no-chat"],
+        ["-m", micro, "--no-chat", "-"],  # an empty text
+        ["-m", micro, "-p", "hi", "--messages", file],
+        ["-m", micro, "-p", "hi", "--no-chat", "--system", "be brief"],
+        ["-m", micro, "-p", "hi", "--no-chat", "--think"],
     ):
         fails(sluice("run", *arguments), 2)
 
