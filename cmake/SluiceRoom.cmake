@@ -5,6 +5,7 @@ include(GNUInstallDirs)
 add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE
   "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/sluice>")
+target_compile_features(sluice_flags INTERFACE cxx_std_20)  # those who link an installed library need it too
 
 set(flags -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wnon-virtual-dtor -Woverloaded-virtual -Werror
   # Contraction of a*b+c is a decision of arithmetic (docs/arithmetic.md), never of the compiler.
