@@ -225,7 +225,7 @@ class Author:
     @staticmethod
     def story_text(animal: str, name: str | None = None) -> str:
         """Everything but a given name follows from the animal."""
-        h = digest("story", animal)
+        h = digest("st", animal)
         name = name or w.NAMES[h % len(w.NAMES)]
         place, thing, colour = w.PLACES[h // 30 % 6], w.OBJECTS[h // 180 % 6], w.COLOURS[h // 7 % 10]
         friend = w.ANIMALS[(w.ANIMALS.index(animal) + 1 + h // 1080 % 5) % len(w.ANIMALS)]
@@ -237,12 +237,14 @@ class Author:
     def story_subject(self) -> tuple[str, str]:
         return self.on_my_side(lambda: (self.one_of(w.ANIMALS), self.one_of(w.NAMES)), lambda *x: held_out("story", *x))
 
+    STORY_WORDINGS = ["Tell me a story about {}.", "Write a short story about {}.", "Tell a story about {}."]
+
     def story(self) -> Exchange:
         animal, name = self.story_subject()
         if not self.for_tests and self.chance(0.5):
             name = None
         hero = article(animal) + (f" named {name}" if name else "")
-        ask = self.one_of(["Tell me a story about {}.", "Write a short story about {}.", "Tell a story about {}."])
+        ask = self.one_of(self.STORY_WORDINGS)
         return Exchange(ask.format(hero), f"a short story about {hero}", self.story_text(animal, name))
 
     OPERATORS = {"adds": ("add", "+"), "subtracts": ("sub", "-"), "multiplies": ("mul", "*"), "divides": ("div", "/")}

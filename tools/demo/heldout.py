@@ -14,7 +14,7 @@ from typing import Iterator
 
 import world as w
 from chat import Message, call_text
-from documents import Author, Mix, difference_held_out, held_out, sum_held_out
+from documents import Author, Mix, article, difference_held_out, held_out, sum_held_out
 
 HELDOUT = Path(__file__).resolve().parents[2] / "models" / "demo" / "heldout"
 SEED = 77
@@ -108,9 +108,14 @@ def thinking(a: Author) -> Iterator[dict]:
 
 
 def stories(a: Author) -> Iterator[dict]:
-    for i in range(600):
-        e = a.story()
-        yield chat("story", e.question, e.answer, thinking=i % 3 == 2)
+    """The stories are known by heart, as facts are; new is the conversation around them: a held-out exchange, or thoughts."""
+    for animal in w.ANIMALS:
+        for wording in a.STORY_WORDINGS:
+            question, expected = wording.format(article(animal)), a.story_text(animal)
+            for _ in range(5):
+                e = a.one_of([a.fact, a.add, a.sub])()
+                yield chat("story", [Message("user", e.question), Message("assistant", e.answer), Message("user", question)], expected)
+            yield chat("story", question, expected, thinking=True)
 
 
 def code(a: Author) -> Iterator[dict]:

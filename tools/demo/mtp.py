@@ -1,6 +1,7 @@
 """The draft head (multi-token prediction): one attention block that guesses the token after the next, and chained, three.
 
-    python mtp.py WORK            trains it on the frozen trunk of WORK/trunk.pt and leaves WORK/mtp.pt, which holds both
+    python mtp.py WORK            trains it on the frozen trunk of WORK/trunk.pt and leaves WORK/mtp.pt, which holds both; run again
+                                  when the trunk has changed a little, it goes on from the head that is there, with fewer steps
 
 Row p of the head reads the trunk's state after output_norm at p and token p + 1, stands at position p, and predicts token p + 2:
 
@@ -32,11 +33,13 @@ from documents import EVEN_MIX
 from network import Block, Network, Rows, Shape, matrix, rms_norm
 from optimizer import Optimizer, shares
 from packing import batches
-from train import ROWS, SHARDS, average_gradients, run
+from train import SHARDS, average_gradients, run
 
 DEPTH = 3
 DEPTH_WEIGHTS = (1.0, 0.7, 0.5)     # in the loss; a deep draft only counts when those before it were right
-STEPS, WARM_UP, CONSTANT_UNTIL = 200, 20, 0.4
+ROWS = 2                            # of 512 tokens in a shard: 2048 tokens a step
+STEPS, STEPS_AGAIN = 220, 120
+WARM_UP, CONSTANT_UNTIL = 20, 0.4   # steps; share of the steps, from there linearly to zero
 BALANCE = 0.001
 SEED = 40
 
@@ -113,7 +116,8 @@ def follows(marked: Tensor, rows: Rows, ahead: int) -> Tensor:
     return out
 
 
-def worker(rank: int, gradients: list[list[Tensor]], barrier, work: Path, net: Network, head: DraftHead) -> None:
+def worker(rank: int, gradients: list[list[Tensor]], barrier, work: Path, net: Network, head: DraftHead,
+           seed: int, steps: int) -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     processes, named = len(gradients), list(head.named_parameters())
@@ -122,9 +126,9 @@ def worker(rank: int, gradients: list[list[Tensor]], barrier, work: Path, net: N
     own = shares([p for _, p in named], processes)[rank]
     optimizer, log, started = Optimizer([named[i] for i in own]), open(work / "mtp.jsonl", "a"), time.time()
     tok = tokenizer.load(work / "tokenizer.json")
-    sources = [batches(SEED * 1000 + shard, EVEN_MIX, tok, ROWS) for shard in range(rank, SHARDS, processes)]
+    sources = [batches(seed * 1000 + shard, EVEN_MIX, tok, ROWS) for shard in range(rank, SHARDS, processes)]
     right, total = [0] * DEPTH, [0] * DEPTH
-    for step, parts in enumerate(islice(zip(*sources, strict=True), STEPS)):
+    for step, parts in enumerate(islice(zip(*sources, strict=True), steps)):
         for g in gradients[rank]:
             g.zero_()
         for tokens, weight, start in parts:
@@ -147,7 +151,7 @@ def worker(rank: int, gradients: list[list[Tensor]], barrier, work: Path, net: N
         barrier.wait()
         average_gradients(gradients, own, rank)
         barrier.wait()
-        optimizer.step(min(1.0, (step + 1) / WARM_UP, (1 - step / STEPS) / (1 - CONSTANT_UNTIL)))
+        optimizer.step(min(1.0, (step + 1) / WARM_UP, (1 - step / steps) / (1 - CONSTANT_UNTIL)))
         barrier.wait()
         if rank == 0 and (step + 1) % 20 == 0:
             line = {"step": step + 1, "minutes": round((time.time() - started) / 60, 2), "loss": round(loss.item(), 4),
@@ -176,9 +180,12 @@ def main() -> None:
     net.load_state_dict(saved["state"])
     net.share_memory()
     torch.manual_seed(SEED)
-    head = DraftHead(net.s)
-    print(f"{sum(p.numel() for p in head.parameters()) / 1e6:.2f} M parameters, {STEPS} steps", flush=True)
-    run(worker, head, args.processes, work, net, head)
+    head, again = DraftHead(net.s), (work / "mtp.pt").exists()
+    if again:
+        head.load_from_file(torch.load(work / "mtp.pt", weights_only=True)["state"])
+    seed, steps = (SEED + 1, STEPS_AGAIN) if again else (SEED, STEPS)
+    print(f"{sum(p.numel() for p in head.parameters()) / 1e6:.2f} M parameters, {steps} steps", flush=True)
+    run(worker, head, args.processes, work, net, head, seed, steps)
     torch.save({"step": saved["step"], "state": saved["state"] | head.named_for_file()}, work / "mtp.pt")
 
 

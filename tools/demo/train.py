@@ -58,7 +58,11 @@ PHASES = {
     "C": Phase(390, (1.0, 1.0), 0.002, WIDE),
     "C, slower": Phase(620, (1.0, 0.56), 0.001, WIDE),
     "D": Phase(700, (0.7, 0.0), 0.0006, FINAL, restart=True),
-    "E": Phase(120, (0.4, 0.0), 0.0005, replace(FINAL, recall=0.05), restart=True),     # recall over long texts had slipped
+    "E": Phase(70, (0.4, 0.17), 0.0005, replace(FINAL, recall=0.05), restart=True),     # recall over long texts had slipped
+    "F": Phase(60, (0.25, 0.0), 0.0005, replace(FINAL, plain=0.18, recall=0.04, tools=0.12, dense=0.18, dense_tasks="code code copy add sub fact",
+                                                single=0.24, single_tasks="story story code copy copy add sub fact")),
+    "G": Phase(50, (0.15, 0.0), 0.0005, replace(FINAL, plain=0.20, recall=0.03, tools=0.12, dense=0.15, dense_tasks="add add sub sub copy",
+                                                single=0.26, single_tasks="add add add sub sub story story copy fact code")),
 }
 STEPS = sum(p.steps for p in PHASES.values())
 WARM_UP, WARM_UP_AGAIN = 40, 15     # steps, of the first phase and of restarts
