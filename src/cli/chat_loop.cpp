@@ -114,12 +114,9 @@ class ChatLoop {
     ChatOptions chat;
     chat.enable_thinking = options_.think;
     chat.generate = generate_options(options_);
-    bool thinking = false;
+    AnswerPrinter printer;
     chat.on_delta = [&](const OutputDelta& delta) {
-      if (!delta.reasoning.empty()) fmt::print("{}{}{}", style_.dim, delta.reasoning, style_.reset);
-      if (!delta.content.empty()) fmt::print("{}{}", thinking ? "\n\n" : "", delta.content);
-      thinking = delta.content.empty() && (thinking || !delta.reasoning.empty());
-      std::fflush(stdout);
+      printer.print(delta);
       return true;
     };
     try {

@@ -65,6 +65,19 @@ void RunOptions::declare(OptionTable& table) {
   declare_accepted_options(table);
 }
 
+void AnswerPrinter::print(const OutputDelta& delta) {
+  if (is_terminal(stdout) && !delta.reasoning.empty()) {
+    const Style style = style_for(stdout);
+    fmt::print("{}{}{}", style.dim, delta.reasoning, style.reset);
+    after_reasoning_ = true;
+  }
+  if (!delta.content.empty()) {
+    fmt::print("{}{}", after_reasoning_ ? "\n\n" : "", delta.content);
+    after_reasoning_ = false;
+  }
+  std::fflush(stdout);
+}
+
 GenerateOptions generate_options(const RunOptions& options) {
   GenerateOptions generate;
   if (options.max_tokens && *options.max_tokens >= 0)
@@ -102,15 +115,6 @@ void print_json(const ChatAnswer& chat, const Engine& engine) {
   fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-// Reasoning is for people: dimmed on a terminal, left out of pipes.
-bool print_delta(const OutputDelta& delta) {
-  const Style style = style_for(stdout);
-  if (!delta.reasoning.empty() && is_terminal(stdout)) fmt::print("{}{}{}", style.dim, delta.reasoning, style.reset);
-  fmt::print("{}", delta.content);
-  std::fflush(stdout);
-  return true;
-}
-
 jinja::Value read_json_file(const std::string& path) { return jinja::from_json(read_text_file(path)); }
 
 jinja::Value first_messages(const RunOptions& options) {
@@ -126,7 +130,11 @@ ChatAnswer answer_chat(Engine& engine, Conversation& conversation, const RunOpti
   chat.enable_thinking = options.think;
   if (!options.tools_file.empty()) chat.tools = read_json_file(options.tools_file);
   chat.generate = generate_options(options);
-  if (!options.json) chat.on_delta = print_delta;
+  AnswerPrinter printer;
+  chat.on_delta = [&](const OutputDelta& delta) {
+    if (!options.json) printer.print(delta);
+    return true;
+  };
   const decode::Sampler sampler = engine.sampler(sampling_parameters(options.sampling, engine));
   return conversation.answer(first_messages(options), sampler, chat);
 }
@@ -134,7 +142,11 @@ ChatAnswer answer_chat(Engine& engine, Conversation& conversation, const RunOpti
 ChatAnswer complete(Engine& engine, const RunOptions& options) {
   Session session(engine);
   GenerateOptions generate = generate_options(options);
-  if (!options.json) generate.on_text = [](const std::string& text) { return print_delta({"", text}); };
+  AnswerPrinter printer;
+  generate.on_text = [&](const std::string& text) {
+    if (!options.json) printer.print({"", text});
+    return true;
+  };
   const decode::Sampler sampler = engine.sampler(sampling_parameters(options.sampling, engine));
   ChatAnswer out;
   const std::string text = prompt_text(options.prompt, options.file);

@@ -24,6 +24,16 @@ struct RunOptions {
   void declare(OptionTable& table);
 };
 
+// Prints an answer as it comes. Reasoning is for people: dimmed on a terminal and set apart from the answer by an empty
+// line, left out of pipes.
+class AnswerPrinter {
+ public:
+  void print(const OutputDelta& delta);
+
+ private:
+  bool after_reasoning_ = false;
+};
+
 // Options of the answer that don't depend on its prompt.
 GenerateOptions generate_options(const RunOptions& options);
 

