@@ -24,15 +24,17 @@ COLUMNS = 92
 PROMPT = "\x1b[32m> \x1b[0m"  # of the chat, as the program prints it
 TIMEOUT = 600  # seconds without output after which the program counts as stuck
 
-# What is typed: a shell command, and the lines that are then given to it. The last two cut the prompt and share the
-# work differently, which must not show.
-STORY = "sluice run -m sluice-demo.gguf -p 'Tell me a story about a cat.' --no-think --seed 3"
+# What is typed: a shell command, and the lines that are then given to it. The last three tell a story: twice with the
+# work cut and shared differently, which must not show, and once with another seed, which must. The temperature is given
+# because the file's own is 0, where no seed matters.
+STORY = "sluice run -m sluice-demo.gguf -p 'Tell me a story.' --no-think --temp 1 --seed"
 SCENE = [
     ("sluice run -m sluice-demo.gguf --temp 0 -t 2 --isa avx2",
      ["What is 17+25?", "What is the capital of France?"]),
-    (STORY, []),
-    (f"{STORY} \\\n    --threads 1 --isa scalar --ubatch-size 3 | sha256sum", []),
-    (f"{STORY} \\\n    --threads 2 --isa avx2 | sha256sum", []),
+    (f"{STORY} 3", []),
+    (f"{STORY} 3 \\\n    --threads 1 --isa scalar --ubatch-size 3 | sha256sum", []),
+    (f"{STORY} 3 \\\n    --threads 2 --isa avx2 | sha256sum", []),
+    (f"{STORY} 4 \\\n    --threads 2 --isa avx2 | sha256sum", []),
 ]
 
 
@@ -93,6 +95,9 @@ def play(binary, model):
             if lines:
                 terminal.type_line("/quit")
             shown += f"\x1b[32m$\x1b[0m \x1b[1m{command}\x1b[0m\n{terminal.finish().rstrip()}\n\n"
+    hashes = re.findall(r"^([0-9a-f]{64})  -$", shown, re.MULTILINE)
+    if len(hashes) != 3 or hashes[0] != hashes[1] or hashes[1] == hashes[2]:
+        sys.exit(f"the picture would not show what it claims: one seed the same, another different: {hashes}")
     return shown.rstrip()
 
 
