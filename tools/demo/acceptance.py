@@ -8,6 +8,10 @@ the trunk's own token included (four at most; short answers end rounds early).
 
 from __future__ import annotations
 
+import os
+
+os.environ |= {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}     # before torch: its threads spin on a busy machine
+
 import argparse
 import json
 from pathlib import Path
