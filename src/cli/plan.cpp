@@ -46,8 +46,7 @@ Command plan_command() {
   return make_command<PlanOptions>(
       {.name = "plan",
        .summary = "say what memory a model will take",
-       .description =
-           "Reads only the head of the file. The same plan is what `sluice run` and `sluice serve` allocate.",
+       .description = "Reads only the head of the file. The same plan is what `sluice run` allocates.",
        .usage = {"-m MODEL [-c N] [--cache-type-k TYPE --cache-type-v TYPE] [--json]"},
        .examples = {{"sluice plan -m model.gguf -c 32768", "memory by category for 32768 tokens of context"}}},
       print_plan);
