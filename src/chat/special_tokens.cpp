@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace sluice::chat {
 
 namespace {
@@ -41,7 +43,7 @@ SpecialTokens::SpecialTokens(const Vocabulary& vocabulary) : nodes_(1) {
 }
 
 void SpecialTokens::insert(std::string_view text, int32_t id, bool needs_parsing) {
-  if (text.empty()) return;  // would match everywhere
+  if (text.empty() || !utf8::is_valid(text)) return;  // would match everywhere, or inside of a character
   uint32_t node = 0;
   for (const char c : text) {
     const auto byte = static_cast<uint8_t>(c);

@@ -93,5 +93,11 @@ TEST(SpecialTokens, EmptyTextOfATokenMatchesNowhere) {
   EXPECT_EQ(find(data, "ab", true), Found{});
 }
 
+TEST(SpecialTokens, TextThatIsNoWholeCharactersMatchesInsideOfNone) {
+  VocabularyData data;
+  test::add_token(data, "\x96", TokenType::kControl);
+  EXPECT_EQ(find(data, "\xE2\x81\x96", true), Found{}) << "the last byte of a character of three";
+}
+
 }  // namespace
 }  // namespace sluice::chat
