@@ -9,6 +9,36 @@
 
 struct F32x16;
 
+#if defined(SLUICE_VEC_AVX512) || defined(SLUICE_VEC_AVX2)
+
+// The lower steps of the fixed tree, for eight lanes: lane i with i + 4, then i + 2, i + 1.
+inline float sum_eight(__m256 h) {
+  __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
+// out[k] = w [n] . q[k] [n] for kRows (1 or 4) activation rows: exact in 32 bits; n a multiple of 16, w aligned.
+template <size_t kRows>
+inline void integer_dots(const int16_t* w, const int8_t* const (&q)[kRows], size_t n, int32_t* out) {
+  __m256i acc[4] = {};
+  for (size_t i = 0; i < n; i += 16) {
+    const __m256i weights = _mm256_load_si256(reinterpret_cast<const __m256i*>(w + i));
+    for (size_t k = 0; k < kRows; ++k) {
+      const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(q[k] + i)));
+      acc[k] = _mm256_add_epi32(acc[k], _mm256_madd_epi16(weights, wide));
+    }
+  }
+  const __m256i pairs = _mm256_hadd_epi32(_mm256_hadd_epi32(acc[0], acc[1]), _mm256_hadd_epi32(acc[2], acc[3]));
+  const __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+  if constexpr (kRows == 4)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), sums);
+  else
+    out[0] = _mm_cvtsi128_si32(sums);
+}
+
+#endif
+
 #if defined(SLUICE_VEC_AVX512)
 
 struct F32x16 {
@@ -43,29 +73,7 @@ inline F32x16 power_of_two(F32x16 shifted) {
 }
 // The fixed tree: lane i with i + 8, then i + 4, i + 2, i + 1.
 inline float sum(F32x16 a) {
-  const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
-  __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
-  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
-  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
-}
-
-// out[k] = w [n] . q[k] [n] for kRows (1 or 4) activation rows: exact in 32 bits; n a multiple of 16, w aligned.
-template <size_t kRows>
-inline void integer_dots(const int16_t* w, const int8_t* const (&q)[kRows], size_t n, int32_t* out) {
-  __m256i acc[4] = {};
-  for (size_t i = 0; i < n; i += 16) {
-    const __m256i weights = _mm256_load_si256(reinterpret_cast<const __m256i*>(w + i));
-    for (size_t k = 0; k < kRows; ++k) {
-      const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(q[k] + i)));
-      acc[k] = _mm256_add_epi32(acc[k], _mm256_madd_epi16(weights, wide));
-    }
-  }
-  const __m256i pairs = _mm256_hadd_epi32(_mm256_hadd_epi32(acc[0], acc[1]), _mm256_hadd_epi32(acc[2], acc[3]));
-  const __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
-  if constexpr (kRows == 4)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), sums);
-  else
-    out[0] = _mm_cvtsi128_si32(sums);
+  return sum_eight(_mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1)));
 }
 
 #elif defined(SLUICE_VEC_AVX2)
@@ -107,31 +115,7 @@ inline F32x16 power_of_two(F32x16 shifted) {
   };
   return {half(shifted.lo), half(shifted.hi)};
 }
-inline float sum(F32x16 a) {
-  const __m256 h = _mm256_add_ps(a.lo, a.hi);
-  __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
-  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
-  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
-}
-
-// out[k] = w [n] . q[k] [n] for kRows (1 or 4) activation rows: exact in 32 bits; n a multiple of 16, w aligned.
-template <size_t kRows>
-inline void integer_dots(const int16_t* w, const int8_t* const (&q)[kRows], size_t n, int32_t* out) {
-  __m256i acc[4] = {};
-  for (size_t i = 0; i < n; i += 16) {
-    const __m256i weights = _mm256_load_si256(reinterpret_cast<const __m256i*>(w + i));
-    for (size_t k = 0; k < kRows; ++k) {
-      const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(q[k] + i)));
-      acc[k] = _mm256_add_epi32(acc[k], _mm256_madd_epi16(weights, wide));
-    }
-  }
-  const __m256i pairs = _mm256_hadd_epi32(_mm256_hadd_epi32(acc[0], acc[1]), _mm256_hadd_epi32(acc[2], acc[3]));
-  const __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
-  if constexpr (kRows == 4)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), sums);
-  else
-    out[0] = _mm_cvtsi128_si32(sums);
-}
+inline float sum(F32x16 a) { return sum_eight(_mm256_add_ps(a.lo, a.hi)); }
 
 #elif defined(SLUICE_VEC_NEON)
 
