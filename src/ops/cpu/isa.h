@@ -8,6 +8,7 @@
 
 #include "ops/cpu/kernels.h"
 #include "quant/half.h"
+#include "quant/levels.h"
 
 namespace sluice::ops::cpu {
 

@@ -32,9 +32,11 @@ struct Rows {
   size_t n = 0;                     // values a row
   size_t block = 0;                 // activations a scale: 32 or 256
   const uint32_t* index = nullptr;  // row r of the product is stored row index[r]; null: row r itself
+  const uint32_t* out = nullptr;    // and its result goes to row out[r] of y; null: row r
   size_t n_rows = 0;
 
   size_t at(size_t r) const { return index ? index[r] : r; }
+  size_t to(size_t r) const { return out ? out[r] : r; }
 };
 
 // One KV head's attention for one query row.
@@ -79,7 +81,7 @@ struct ConvJob {
 struct Kernels {
   const char* name;
 
-  // y[r * y_stride + o] = dot(weight row o, row r of x) for o < n_out, r < x.n_rows. Any weight format.
+  // y[x.to(r) * y_stride + o] = dot(weight row o, row x.at(r) of x) for o < n_out, r < x.n_rows. Any weight format.
   void (*matmul)(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
                  size_t y_stride);
   // n values to int8 with a scale per `block`, and sums of 16.

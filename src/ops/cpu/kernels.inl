@@ -56,79 +56,23 @@ inline void matmul_float(const std::byte* weights, size_t n_out, const Rows& x, 
   size_t o = 0;
   for (; o + kOut <= n_out; o += kOut)
     for (size_t r = 0; r < x.n_rows; ++r)
-      float_dots<kOut>(w + o * x.n, x.n, x.f32 + x.at(r) * x.n, y + r * y_stride + o);
+      float_dots<kOut>(w + o * x.n, x.n, x.f32 + x.at(r) * x.n, y + x.to(r) * y_stride + o);
   for (; o < n_out; ++o)
-    for (size_t r = 0; r < x.n_rows; ++r) float_dots<1>(w + o * x.n, x.n, x.f32 + x.at(r) * x.n, y + r * y_stride + o);
+    for (size_t r = 0; r < x.n_rows; ++r)
+      float_dots<1>(w + o * x.n, x.n, x.f32 + x.at(r) * x.n, y + x.to(r) * y_stride + o);
 }
 
-// A block's integers with the scales of their groups multiplied in. They fit in 16 bits in every format: the largest
-// are 127 x 32 (IQ4_XS), 63 x 31 (Q5_K) and 32 x 128 (Q6_K); formats with larger weights have scales of 1.
-inline void scale_weights(const quant::UnpackedBlock& block, size_t n, int16_t* out) {
-  for (size_t g = 0; g < n / 16; ++g)
-    for (size_t i = 0; i < 16; ++i) out[16 * g + i] = static_cast<int16_t>(block.weights[16 * g + i] * block.scales[g]);
-}
+#if defined(SLUICE_VEC_AVX512) || defined(SLUICE_VEC_AVX2) || defined(SLUICE_VEC_NEON)
 
-// Formats with minimums have blocks of 2 groups (32 weights) or of 16 (256).
-inline int32_t minimum_dot(const int16_t* minimums, const int16_t* sums, size_t n_groups) {
-  if (n_groups == 2) return int32_t{minimums[0]} * int32_t{sums[0]} + int32_t{minimums[1]} * int32_t{sums[1]};
-  int32_t total = 0;
-  for (size_t g = 0; g < 16; ++g) total += int32_t{minimums[g]} * int32_t{sums[g]};
-  return total;
-}
+#include "ops/cpu/quads.h"
 
-// Adds block b's part of a weight row's products with activation rows first .. first + kRows - 1 of x to acc [kRows]: a
-// fused multiply-add a segment, and one for the minimum.
-template <size_t kRows>
-inline void add_block(const quant::Format& format, const quant::UnpackedBlock& block, const int16_t* scaled,
-                      const Rows& x, size_t first, size_t b, float* acc) {
-  const size_t weights = format.block_weights, segment = weights / format.segments;
-  const size_t scales = x.n / x.block, first_scale = b * weights / x.block;
-  const int8_t* row[kRows];
-  const float* scale[kRows];
-  for (size_t k = 0; k < kRows; ++k) {
-    row[k] = x.q + x.at(first + k) * x.n + b * weights;
-    scale[k] = x.scale + x.at(first + k) * scales + first_scale;
-  }
-  int32_t dot[kRows];
-  for (size_t s = 0; s < format.segments; ++s) {
-    const int8_t* q[kRows];
-    for (size_t k = 0; k < kRows; ++k) q[k] = row[k] + s * segment;
-    integer_dots<kRows>(scaled + s * segment, q, segment, dot);
-    const size_t at = s == 0 ? 0 : s * segment / x.block;
-    for (size_t k = 0; k < kRows; ++k)
-      acc[k] = fma_f32(block.scale[s] * scale[k][at], static_cast<float>(dot[k]), acc[k]);
-  }
-  if (!format.has_minimum) return;
-  for (size_t k = 0; k < kRows; ++k) {
-    const int16_t* sums = x.sums + (x.at(first + k) * x.n + b * weights) / 16;
-    const int32_t sum = minimum_dot(block.minimums, sums, weights / 16);
-    acc[k] = fma_f32(block.minimum * scale[k][0], static_cast<float>(sum), acc[k]);
-  }
-}
+#include "ops/cpu/panel.h"
 
-// Each block is unpacked once for a tile of activation rows. Blocks go in order along the row.
-inline void matmul_int8(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
-                        size_t y_stride) {
-  constexpr size_t kRowTile = 256;  // unpacking is then a few per cent of the work, and a tile's sums stay in L1
-  const size_t n_blocks = x.n / format.block_weights;
-  quant::UnpackedBlock block;
-  alignas(64) int16_t scaled[quant::kMaxBlockWeights];
-  float acc[kRowTile];
-  for (size_t first = 0; first < x.n_rows; first += kRowTile) {
-    const size_t rows = x.n_rows - first < kRowTile ? x.n_rows - first : kRowTile;
-    for (size_t o = 0; o < n_out; ++o) {
-      for (size_t r = 0; r < rows; ++r) acc[r] = 0.0f;
-      for (size_t b = 0; b < n_blocks; ++b) {
-        format.unpack(weights + (o * n_blocks + b) * format.block_bytes, block);
-        scale_weights(block, format.block_weights, scaled);
-        size_t r = 0;
-        for (; r + 4 <= rows; r += 4) add_block<4>(format, block, scaled, x, first + r, b, acc + r);
-        for (; r < rows; ++r) add_block<1>(format, block, scaled, x, first + r, b, acc + r);
-      }
-      for (size_t r = 0; r < rows; ++r) y[(first + r) * y_stride + o] = acc[r];
-    }
-  }
-}
+#else
+
+#include "ops/cpu/scalar/products.h"
+
+#endif
 
 inline void matmul(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
                    size_t y_stride) {

@@ -18,25 +18,6 @@ inline float sum_eight(__m256 h) {
   return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
 
-// out[k] = w [n] . q[k] [n] for kRows (1 or 4) activation rows: exact in 32 bits; n a multiple of 16, w aligned.
-template <size_t kRows>
-inline void integer_dots(const int16_t* w, const int8_t* const (&q)[kRows], size_t n, int32_t* out) {
-  __m256i acc[4] = {};
-  for (size_t i = 0; i < n; i += 16) {
-    const __m256i weights = _mm256_load_si256(reinterpret_cast<const __m256i*>(w + i));
-    for (size_t k = 0; k < kRows; ++k) {
-      const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(q[k] + i)));
-      acc[k] = _mm256_add_epi32(acc[k], _mm256_madd_epi16(weights, wide));
-    }
-  }
-  const __m256i pairs = _mm256_hadd_epi32(_mm256_hadd_epi32(acc[0], acc[1]), _mm256_hadd_epi32(acc[2], acc[3]));
-  const __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
-  if constexpr (kRows == 4)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), sums);
-  else
-    out[0] = _mm_cvtsi128_si32(sums);
-}
-
 #endif
 
 #if defined(SLUICE_VEC_AVX512)
@@ -182,19 +163,6 @@ inline float sum(F32x16 a) {
   return vget_lane_f32(h, 0) + vget_lane_f32(h, 1);
 }
 
-template <size_t kRows>
-inline void integer_dots(const int16_t* w, const int8_t* const (&q)[kRows], size_t n, int32_t* out) {
-  for (size_t k = 0; k < kRows; ++k) {
-    int32x4_t acc = vdupq_n_s32(0);
-    for (size_t i = 0; i < n; i += 8) {
-      const int16x8_t wide = vmovl_s8(vld1_s8(q[k] + i)), weights = vld1q_s16(w + i);
-      acc = vmlal_s16(acc, vget_low_s16(weights), vget_low_s16(wide));
-      acc = vmlal_s16(acc, vget_high_s16(weights), vget_high_s16(wide));
-    }
-    out[k] = vaddvq_s32(acc);
-  }
-}
-
 #else
 
 struct F32x16 {
@@ -266,14 +234,6 @@ inline float sum(F32x16 a) {
   for (int width = 8; width > 0; width /= 2)
     for (int i = 0; i < width; ++i) a.v[i] += a.v[i + width];
   return a.v[0];
-}
-
-template <size_t kRows>
-inline void integer_dots(const int16_t* w, const int8_t* const (&q)[kRows], size_t n, int32_t* out) {
-  for (size_t k = 0; k < kRows; ++k) {
-    out[k] = 0;
-    for (size_t i = 0; i < n; ++i) out[k] += int32_t{w[i]} * int32_t{q[k][i]};
-  }
 }
 
 #endif

@@ -1,0 +1,386 @@
+// Unpacking sixteen rows of a format's blocks into a panel. Formats without an own way here go through the integers of
+// quant::UnpackedBlock, one block at a time.
+//
+// Included by panel.h only.
+
+// Puts quad `quad` of 16 rows, as bytes with the format's offset, into the panel.
+template <quant::Type kType>
+inline void put(Panel& panel, size_t quad, Quads bytes) {
+  if constexpr (shape_of(kType).wide()) {
+    bits<0, 4>(bytes).store(panel.bytes[0][quad]);
+    bits<4, 4>(bytes).store(panel.bytes[1][quad]);
+  } else {
+    bytes.store(panel.bytes[0][quad]);
+  }
+}
+
+// Any format: [present] rows of n_blocks.
+template <quant::Type kType>
+inline void unpack_any(const quant::Format& format, const std::byte* blocks, size_t row_bytes, size_t present,
+                       size_t n_blocks, Panel& panel) {
+  constexpr Shape s = shape_of(kType);
+  alignas(64) uint8_t bytes[kPanelRows][kSpan];
+  std::memset(bytes, 0, sizeof bytes);
+  std::memset(panel.scale, 0, sizeof panel.scale);
+  quant::UnpackedBlock block;
+  for (size_t r = 0; r < present; ++r) {
+    for (size_t b = 0; b < n_blocks; ++b) {
+      format.unpack(blocks + r * row_bytes + b * format.block_bytes, block);
+      for (size_t i = 0; i < s.block; ++i)
+        bytes[r][b * s.block + i] = static_cast<uint8_t>(block.weights[i] + s.offset);
+      for (size_t g = 0; g < s.block / s.segment; ++g) panel.scale[b * (s.block / s.segment) + g][r] = block.scale[g];
+      if constexpr (s.minimum) panel.minimum[b][r] = block.minimum;
+    }
+    if constexpr (s.group != 0) {
+      for (size_t g = 0; g < kSpan / s.group; ++g) {
+        const int32_t scale = block.scales[g * s.group / 16];
+        panel.scales[0][g][r] = scale_word(scale);
+        if constexpr (s.wide()) panel.scales[1][g][r] = scale_word(16 * scale);
+      }
+      for (size_t p = 0; p < 8; ++p) {
+        const auto beside = [&](size_t g) {
+          return static_cast<uint16_t>(s.minimum ? block.minimums[g] : block.scales[g] * s.offset);
+        };
+        panel.pairs[p][r] = beside(2 * p) | static_cast<uint32_t>(beside(2 * p + 1)) << 16;
+      }
+    }
+  }
+  for (size_t i = 0; i < n_blocks * s.block / 16; ++i) {
+    Quads quads[4];
+    load_quads(bytes[0] + 16 * i, kSpan, quads);
+    for (size_t j = 0; j < 4; ++j) put<kType>(panel, 4 * i + j, quads[j]);
+  }
+}
+
+// ---- super-blocks of 256 weights -----------------------------------------------------------------------------------
+
+// Four scales of 16 weights each, from group 4 * kQuarter on, bytes that are signed or not; offset: see Shape.
+template <size_t kQuarter, bool kSigned>
+inline void put_scales_16(Panel& panel, Quads scales, int16_t offset) {
+  const auto put_scale = [&]<uint32_t i>() {
+    const Quads words = kSigned ? signed_scales<i>(scales) : unsigned_scales<i>(scales);
+    words.store(panel.scales[0][4 * kQuarter + i]);
+  };
+  put_scale.template operator()<0>(), put_scale.template operator()<1>();
+  put_scale.template operator()<2>(), put_scale.template operator()<3>();
+  if (offset == 0) return;
+  times_pairs(kSigned ? signed_pairs<0, 1>(scales) : unsigned_pairs<0, 1>(scales), offset)
+      .store(panel.pairs[2 * kQuarter]);
+  times_pairs(kSigned ? signed_pairs<2, 3>(scales) : unsigned_pairs<2, 3>(scales), offset)
+      .store(panel.pairs[2 * kQuarter + 1]);
+}
+
+// Four minimums of 16 weights each.
+template <size_t kQuarter>
+inline void put_minimums_16(Panel& panel, Quads minimums) {
+  unsigned_pairs<0, 1>(minimums).store(panel.pairs[2 * kQuarter]);
+  unsigned_pairs<2, 3>(minimums).store(panel.pairs[2 * kQuarter + 1]);
+}
+
+// Four scales and four minimums of 32 weights each, from group 4 * kHalf on.
+template <size_t kHalf>
+inline void put_scales_32(Panel& panel, Quads scales, Quads minimums) {
+  const auto put_group = [&]<uint32_t i>() {
+    unsigned_scales<i>(scales).store(panel.scales[0][4 * kHalf + i]);
+    unsigned_pairs<i, i>(minimums).store(panel.pairs[4 * kHalf + i]);
+  };
+  put_group.template operator()<0>(), put_group.template operator()<1>();
+  put_group.template operator()<2>(), put_group.template operator()<3>();
+}
+
+// What Q4_K and Q5_K begin with: d f16, dmin f16, eight 6-bit scales and minimums in 12 bytes (see quant/k_quants.cpp).
+inline void unpack_six_bit_scales(const uint8_t* p, size_t stride, Panel& panel) {
+  Quads head[4];
+  load_quads(p, stride, head);
+  low_halves(head[0]).store(panel.scale[0]);
+  (F32x16::all(-0.0f) - high_halves(head[0])).store(panel.minimum[0]);
+  put_scales_32<0>(panel, bits<0, 6>(head[1]), bits<0, 6>(head[2]));
+  put_scales_32<1>(panel, bits<0, 4>(head[3]) | bits<6, 2, 4>(head[1]), bits<4, 4>(head[3]) | bits<6, 2, 4>(head[2]));
+}
+
+inline void unpack_q4_k(const uint8_t* p, size_t stride, Panel& panel) {
+  unpack_six_bit_scales(p, stride, panel);
+  for (size_t i = 0; i < 8; ++i) {  // 16 bytes: 16 low nibbles, and 16 high ones 32 weights on
+    Quads q[4];
+    load_quads(p + 16 + 16 * i, stride, q);
+    const size_t quad = i / 2 * 16 + i % 2 * 4;
+    for (size_t j = 0; j < 4; ++j) {
+      bits<0, 4>(q[j]).store(panel.bytes[0][quad + j]);
+      bits<4, 4>(q[j]).store(panel.bytes[0][quad + 8 + j]);
+    }
+  }
+}
+
+inline void unpack_q5_k(const uint8_t* p, size_t stride, Panel& panel) {
+  unpack_six_bit_scales(p, stride, panel);
+  for (size_t half = 0; half < 2; ++half) {
+    Quads fifth[4];  // bit `run` of a byte belongs to its weight of the run-th 32
+    load_quads(p + 16 + 16 * half, stride, fifth);
+    const auto put_runs = [&]<int kPair>() {
+      Quads q[4];
+      load_quads(p + 48 + 32 * kPair + 16 * half, stride, q);
+      for (size_t j = 0; j < 4; ++j) {
+        const size_t quad = 16 * kPair + 4 * half + j;
+        (bits<0, 4>(q[j]) | bits<2 * kPair, 1, 4>(fifth[j])).store(panel.bytes[0][quad]);
+        (bits<4, 4>(q[j]) | bits<2 * kPair + 1, 1, 4>(fifth[j])).store(panel.bytes[0][quad + 8]);
+      }
+    };
+    put_runs.template operator()<0>(), put_runs.template operator()<1>();
+    put_runs.template operator()<2>(), put_runs.template operator()<3>();
+  }
+}
+
+inline void unpack_q6_k(const uint8_t* p, size_t stride, Panel& panel) {
+  for (size_t part = 0; part < 4; ++part) {  // 16 columns of each of a half's four runs of 32 weights
+    const size_t half = part / 2, column = part % 2 * 16;
+    Quads low[4], next[4], upper[4];
+    load_quads(p + 64 * half + column, stride, low);
+    load_quads(p + 64 * half + 32 + column, stride, next);
+    load_quads(p + 128 + 32 * half + column, stride, upper);
+    for (size_t j = 0; j < 4; ++j) {
+      uint8_t(*to)[4 * kPanelRows] = panel.bytes[0] + 32 * half + column / 4 + j;
+      (bits<0, 4>(low[j]) | bits<0, 2, 4>(upper[j])).store(to[0]);
+      (bits<0, 4>(next[j]) | bits<2, 2, 4>(upper[j])).store(to[8]);
+      (bits<4, 4>(low[j]) | bits<4, 2, 4>(upper[j])).store(to[16]);
+      (bits<4, 4>(next[j]) | bits<6, 2, 4>(upper[j])).store(to[24]);
+    }
+  }
+  Quads scales[4], tail[4];
+  load_quads(p + 192, stride, scales);
+  load_quads(p + 194, stride, tail);  // ends with d
+  put_scales_16<0, true>(panel, scales[0], 32);
+  put_scales_16<1, true>(panel, scales[1], 32);
+  put_scales_16<2, true>(panel, scales[2], 32);
+  put_scales_16<3, true>(panel, scales[3], 32);
+  high_halves(tail[3]).store(panel.scale[0]);
+}
+
+// Two-bit codes of 64 weights' worth of bytes: run i of 32 weights has bits 2 i of 32 bytes; extra(run, byte quad) is
+// joined to them.
+template <typename Extra>
+inline void put_bit_pairs(const uint8_t* p, size_t stride, size_t first_quad, Panel& panel, Extra extra) {
+  for (size_t column = 0; column < 2; ++column) {
+    Quads q[4];
+    load_quads(p + 16 * column, stride, q);
+    for (size_t j = 0; j < 4; ++j) {
+      const size_t at = 4 * column + j;
+      uint8_t(*to)[4 * kPanelRows] = panel.bytes[0] + first_quad + at;
+      (bits<0, 2>(q[j]) | extra(0, at)).store(to[0]);
+      (bits<2, 2>(q[j]) | extra(1, at)).store(to[8]);
+      (bits<4, 2>(q[j]) | extra(2, at)).store(to[16]);
+      (bits<6, 2>(q[j]) | extra(3, at)).store(to[24]);
+    }
+  }
+}
+
+inline void unpack_q2_k(const uint8_t* p, size_t stride, Panel& panel) {
+  const auto none = [](size_t, size_t) { return Quads::all(0); };
+  put_bit_pairs(p + 16, stride, 0, panel, none);
+  put_bit_pairs(p + 48, stride, 32, panel, none);
+  Quads scales[4];
+  load_quads(p, stride, scales);
+  const auto put_quarter = [&]<size_t i>() {
+    put_scales_16<i, false>(panel, bits<0, 4>(scales[i]), 0);
+    put_minimums_16<i>(panel, bits<4, 4>(scales[i]));
+  };
+  put_quarter.template operator()<0>(), put_quarter.template operator()<1>();
+  put_quarter.template operator()<2>(), put_quarter.template operator()<3>();
+  const Quads d = load_words(p + 80, stride);
+  low_halves(d).store(panel.scale[0]);
+  (F32x16::all(-0.0f) - high_halves(d)).store(panel.minimum[0]);
+}
+
+inline void unpack_q3_k(const uint8_t* p, size_t stride, Panel& panel) {
+  Quads third[8];  // bit `run` of a byte belongs to its weight of the run-th 32
+  for (size_t column = 0; column < 2; ++column) {
+    Quads q[4];
+    load_quads(p + 16 * column, stride, q);
+    for (size_t j = 0; j < 4; ++j) third[4 * column + j] = q[j];
+  }
+  put_bit_pairs(p + 32, stride, 0, panel, [&](size_t run, size_t at) {
+    switch (run) {
+      case 0:
+        return bits<0, 1, 2>(third[at]);
+      case 1:
+        return bits<1, 1, 2>(third[at]);
+      case 2:
+        return bits<2, 1, 2>(third[at]);
+      default:
+        return bits<3, 1, 2>(third[at]);
+    }
+  });
+  put_bit_pairs(p + 64, stride, 32, panel, [&](size_t run, size_t at) {
+    switch (run) {
+      case 0:
+        return bits<4, 1, 2>(third[at]);
+      case 1:
+        return bits<5, 1, 2>(third[at]);
+      case 2:
+        return bits<6, 1, 2>(third[at]);
+      default:
+        return bits<7, 1, 2>(third[at]);
+    }
+  });
+  const Quads a = load_words(p + 96, stride), b = load_words(p + 100, stride), c = load_words(p + 104, stride);
+  const Quads bias = Quads::all(32);
+  put_scales_16<0, true>(panel, (bits<0, 4>(a) | bits<0, 2, 4>(c)) - bias, 4);
+  put_scales_16<1, true>(panel, (bits<0, 4>(b) | bits<2, 2, 4>(c)) - bias, 4);
+  put_scales_16<2, true>(panel, (bits<4, 4>(a) | bits<4, 2, 4>(c)) - bias, 4);
+  put_scales_16<3, true>(panel, (bits<4, 4>(b) | bits<6, 2, 4>(c)) - bias, 4);
+  high_halves(load_words(p + 106, stride)).store(panel.scale[0]);
+}
+
+// ---- blocks of 32 weights ------------------------------------------------------------------------------------------
+
+// Nibbles of 16 bytes, all low ones, then all high ones, each through `value`.
+template <quant::Type kType, typename Value>
+inline void put_nibbles(const uint8_t* p, size_t stride, size_t block, Panel& panel, Value value) {
+  Quads q[4];
+  load_quads(p, stride, q);
+  for (size_t j = 0; j < 4; ++j) {
+    put<kType>(panel, 8 * block + j, value(bits<0, 4>(q[j]), j));
+    put<kType>(panel, 8 * block + 4 + j, value(bits<4, 4>(q[j]), 4 + j));
+  }
+}
+
+inline void unpack_q4_01(const uint8_t* p, size_t stride, size_t block, bool minimum, Panel& panel) {
+  const auto as_is = [](Quads codes, size_t) { return codes; };
+  put_nibbles<quant::Type::kQ4_0>(p + (minimum ? 4 : 2), stride, block, panel, as_is);
+  const Quads head = load_words(p, stride);
+  low_halves(head).store(panel.scale[block]);
+  if (minimum) high_halves(head).store(panel.minimum[block]);
+}
+
+inline void unpack_q5_01(const uint8_t* p, size_t stride, size_t block, bool minimum, Panel& panel) {
+  const size_t start = minimum ? 4 : 2;
+  const Quads word = load_words(p + start, stride), sixteen = Quads::all(16);
+  const Quads fifth[8] = {bit_mask<0>(word),  bit_mask<4>(word),  bit_mask<8>(word),  bit_mask<12>(word),
+                          bit_mask<16>(word), bit_mask<20>(word), bit_mask<24>(word), bit_mask<28>(word)};
+  put_nibbles<quant::Type::kQ5_0>(p + start + 4, stride, block, panel,
+                                  [&](Quads codes, size_t i) { return codes | (fifth[i] & sixteen); });
+  const Quads head = load_words(p, stride);
+  low_halves(head).store(panel.scale[block]);
+  if (minimum) high_halves(head).store(panel.minimum[block]);
+}
+
+inline void unpack_q8_0(const uint8_t* p, size_t stride, size_t block, Panel& panel) {
+  const Quads flip = Quads::all(static_cast<uint8_t>(kByteOffset));  // adding 128 is turning the highest bit
+  for (size_t half = 0; half < 2; ++half) {
+    Quads q[4];
+    load_quads(p + 2 + 16 * half, stride, q);
+    for (size_t j = 0; j < 4; ++j) put<quant::Type::kQ8_0>(panel, 8 * block + 4 * half + j, q[j] ^ flip);
+  }
+  low_halves(load_words(p, stride)).store(panel.scale[block]);
+}
+
+// The levels of the four-bit codes (see quant/level16.cpp) with their formats' offsets.
+struct Levels {
+  uint8_t bytes[16];
+};
+constexpr Levels levels_with_offset(const int8_t (&levels)[16], int offset) {
+  Levels out = {};
+  for (size_t i = 0; i < 16; ++i) out.bytes[i] = static_cast<uint8_t>(levels[i] + offset);
+  return out;
+}
+constexpr Levels kCurveBytes = levels_with_offset(quant::kCurve, kByteOffset);
+constexpr Levels kE2m1Bytes = levels_with_offset(quant::kDoubledE2M1, 12);
+
+inline void unpack_iq4_nl(const uint8_t* p, size_t stride, size_t block, Panel& panel) {
+  put_nibbles<quant::Type::kIQ4_NL>(p + 2, stride, block, panel,
+                                    [](Quads codes, size_t) { return lookup(kCurveBytes.bytes, codes); });
+  low_halves(load_words(p, stride)).store(panel.scale[block]);
+}
+
+inline void unpack_mxfp4(const uint8_t* p, size_t stride, size_t block, Panel& panel) {
+  put_nibbles<quant::Type::kMXFP4>(p + 1, stride, block, panel,
+                                   [](Quads codes, size_t) { return lookup(kE2m1Bytes.bytes, codes); });
+  for (size_t r = 0; r < kPanelRows; ++r) panel.scale[block][r] = quant::kHalfE8m0[p[r * stride]];
+}
+
+inline void unpack_iq4_xs(const uint8_t* p, size_t stride, Panel& panel) {
+  constexpr auto kType = quant::Type::kIQ4_XS;
+  for (size_t run = 0; run < 8; ++run)
+    put_nibbles<kType>(p + 8 + 16 * run, stride, run, panel,
+                       [](Quads codes, size_t) { return lookup(kCurveBytes.bytes, codes); });
+  // d f16 and the upper pairs of bits of eight scales, then their nibbles: bytes of scales 0, 2, 4, 6 and 1, 3, 5, 7.
+  const Quads head = load_words(p, stride), nibbles = load_words(p + 4, stride);
+  const Quads first = pick<2, 2, 3, 3>(head);
+  const Quads low_pair = Quads::all_words(0x00FF00FFu), upper = Quads::all_words(0xFF00FF00u);
+  const Quads even = bits<0, 4>(nibbles) | (bits<0, 2, 4>(first) & low_pair) | (bits<4, 2, 4>(first) & upper);
+  const Quads odd = bits<4, 4>(nibbles) | (bits<2, 2, 4>(first) & low_pair) | (bits<6, 2, 4>(first) & upper);
+  const Quads bias = Quads::all(32);
+  const auto put_group = [&]<uint32_t i>(Quads scales, size_t group) {
+    const Quads words = signed_scales<i>(scales);
+    words.store(panel.scales[0][group]);
+    if constexpr (shape_of(kType).wide()) times_pairs(words, 16).store(panel.scales[1][group]);
+    if constexpr (kByteOffset != 0) times_pairs(signed_pairs<i, i>(scales), kByteOffset).store(panel.pairs[group]);
+  };
+  const auto put_both = [&]<uint32_t i>() {
+    put_group.template operator()<i>(even - bias, 2 * i);
+    put_group.template operator()<i>(odd - bias, 2 * i + 1);
+  };
+  put_both.template operator()<0>(), put_both.template operator()<1>();
+  put_both.template operator()<2>(), put_both.template operator()<3>();
+  low_halves(head).store(panel.scale[0]);
+}
+
+// ---- by format -----------------------------------------------------------------------------------------------------
+
+constexpr bool unpacks_rows(quant::Type type) {
+  using quant::Type;
+  switch (type) {
+    case Type::kQ4_0:
+    case Type::kQ4_1:
+    case Type::kQ5_0:
+    case Type::kQ5_1:
+    case Type::kQ8_0:
+    case Type::kIQ4_NL:
+    case Type::kMXFP4:
+    case Type::kIQ4_XS:
+    case Type::kQ2_K:
+    case Type::kQ3_K:
+    case Type::kQ4_K:
+    case Type::kQ5_K:
+    case Type::kQ6_K:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// One block of each of 16 rows.
+template <quant::Type kType>
+inline void unpack_rows(const uint8_t* p, size_t stride, size_t block, Panel& panel) {
+  using quant::Type;
+  if constexpr (kType == Type::kQ4_0 || kType == Type::kQ4_1)
+    unpack_q4_01(p, stride, block, kType == Type::kQ4_1, panel);
+  if constexpr (kType == Type::kQ5_0 || kType == Type::kQ5_1)
+    unpack_q5_01(p, stride, block, kType == Type::kQ5_1, panel);
+  if constexpr (kType == Type::kQ8_0) unpack_q8_0(p, stride, block, panel);
+  if constexpr (kType == Type::kIQ4_NL) unpack_iq4_nl(p, stride, block, panel);
+  if constexpr (kType == Type::kMXFP4) unpack_mxfp4(p, stride, block, panel);
+  if constexpr (kType == Type::kIQ4_XS) unpack_iq4_xs(p, stride, panel);
+  if constexpr (kType == Type::kQ2_K) unpack_q2_k(p, stride, panel);
+  if constexpr (kType == Type::kQ3_K) unpack_q3_k(p, stride, panel);
+  if constexpr (kType == Type::kQ4_K) unpack_q4_k(p, stride, panel);
+  if constexpr (kType == Type::kQ5_K) unpack_q5_k(p, stride, panel);
+  if constexpr (kType == Type::kQ6_K) unpack_q6_k(p, stride, panel);
+}
+
+template <quant::Type kType>
+inline void unpack_panel(const quant::Format& format, const std::byte* blocks, size_t row_bytes, size_t present,
+                         size_t n_blocks, Panel& panel) {
+  if constexpr (!unpacks_rows(kType)) {
+    unpack_any<kType>(format, blocks, row_bytes, present, n_blocks, panel);
+  } else if (present == kPanelRows) {
+    const auto* p = reinterpret_cast<const uint8_t*>(blocks);
+    for (size_t b = 0; b < n_blocks; ++b) unpack_rows<kType>(p + b * format.block_bytes, row_bytes, b, panel);
+  } else {  // the last rows of a matrix: in a copy with rows to spare, so that none is read that isn't there
+    constexpr size_t kMost = 8 * 36;  // bytes of a span's blocks, any of the formats above
+    const size_t bytes = n_blocks * format.block_bytes;
+    uint8_t copy[kPanelRows][kMost];
+    for (size_t r = 0; r < kPanelRows; ++r)
+      std::memcpy(copy[r], blocks + (r < present ? r : present - 1) * row_bytes, bytes);
+    for (size_t b = 0; b < n_blocks; ++b) unpack_rows<kType>(copy[0] + b * format.block_bytes, kMost, b, panel);
+  }
+}
