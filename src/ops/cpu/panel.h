@@ -200,21 +200,15 @@ inline void multiply(const Panel& panel, size_t span, size_t columns, const Rows
     multiply_plain<kType>(panel, columns / shape_of(kType).segment, rows, acc);
 }
 
-// Asks for the panel after next while this one is computed with: sixteen rows are too many streams for the processor's
-// own prefetcher. `from` .. `from + bytes` of every row.
-inline void prefetch_rows(const std::byte* from, size_t stride, size_t bytes) {
-  for (size_t r = 0; r < kPanelRows; ++r)
-    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + r * stride + at);
-}
-
 constexpr size_t rows_at_once(Shape s) { return s.quads_per_sum() < 8 ? 3 : 4; }
 
 template <quant::Type kType>
 inline void matmul_panels(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
                           size_t y_stride) {
   constexpr size_t kRowTile = 128;  // sums of a tile, a panel and a slice of activations stay in the first level cache
-  constexpr size_t kBlock = shape_of(kType).block, kSpanBlocks = kSpan / kBlock;
+  constexpr size_t kBlock = shape_of(kType).block;
   const size_t row_bytes = x.n / kBlock * format.block_bytes, n_spans = (x.n + kSpan - 1) / kSpan;
+  const size_t span_bytes = kSpan / kBlock * format.block_bytes;
   Panel panel;
   alignas(64) float acc[kRowTile * kPanelRows];
   for (size_t first = 0; first < x.n_rows; first += kRowTile) {
@@ -224,8 +218,8 @@ inline void matmul_panels(const quant::Format& format, const std::byte* weights,
       std::memset(acc, 0, rows * kPanelRows * sizeof(float));
       for (size_t span = 0; span < n_spans; ++span) {
         const size_t columns = x.n - span * kSpan < kSpan ? x.n - span * kSpan : kSpan;
-        const std::byte* at = weights + o * row_bytes + span * kSpanBlocks * format.block_bytes;
-        unpack_panel<kType>(format, at, row_bytes, present, columns / kBlock, panel);
+        const std::byte *at = weights + o * row_bytes, *ahead = at + kPanelRows * (row_bytes + span * span_bytes);
+        unpack_panel<kType>(format, at + span * span_bytes, row_bytes, present, columns / kBlock, ahead, panel);
         size_t r = 0;
         const auto take = [&]<size_t kRows>() {
           for (; r + kRows <= rows; r += kRows)

@@ -52,6 +52,21 @@ inline void unpack_any(const quant::Format& format, const std::byte* blocks, siz
   }
 }
 
+// Sixteen rows of blocks that are being read, and what will be read next.
+struct BlockRows {
+  const uint8_t* p;      // the first row's block
+  size_t stride;         // bytes to the next row's
+  const uint8_t* ahead;  // what comes one panel later: asked for as fast as this panel is read, since sixteen rows are
+                         // too many streams for the processor's own prefetcher. Past a matrix's end it does no harm.
+
+  // Bytes offset .. offset + 15 of each row.
+  void quads(size_t offset, Quads (&out)[4]) {
+    for (int line = 0; line < 4; ++line, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+    load_quads(p + offset, stride, out);
+  }
+  Quads words(size_t offset) const { return load_words(p + offset, stride); }
+};
+
 // ---- super-blocks of 256 weights -----------------------------------------------------------------------------------
 
 // Four scales of 16 weights each, from group 4 * kQuarter on, bytes that are signed or not; offset: see Shape.
@@ -89,20 +104,20 @@ inline void put_scales_32(Panel& panel, Quads scales, Quads minimums) {
 }
 
 // What Q4_K and Q5_K begin with: d f16, dmin f16, eight 6-bit scales and minimums in 12 bytes (see quant/k_quants.cpp).
-inline void unpack_six_bit_scales(const uint8_t* p, size_t stride, Panel& panel) {
+inline void unpack_six_bit_scales(BlockRows& rows, Panel& panel) {
   Quads head[4];
-  load_quads(p, stride, head);
+  rows.quads(0, head);
   low_halves(head[0]).store(panel.scale[0]);
   (F32x16::all(-0.0f) - high_halves(head[0])).store(panel.minimum[0]);
   put_scales_32<0>(panel, bits<0, 6>(head[1]), bits<0, 6>(head[2]));
   put_scales_32<1>(panel, bits<0, 4>(head[3]) | bits<6, 2, 4>(head[1]), bits<4, 4>(head[3]) | bits<6, 2, 4>(head[2]));
 }
 
-inline void unpack_q4_k(const uint8_t* p, size_t stride, Panel& panel) {
-  unpack_six_bit_scales(p, stride, panel);
+inline void unpack_q4_k(BlockRows& rows, Panel& panel) {
+  unpack_six_bit_scales(rows, panel);
   for (size_t i = 0; i < 8; ++i) {  // 16 bytes: 16 low nibbles, and 16 high ones 32 weights on
     Quads q[4];
-    load_quads(p + 16 + 16 * i, stride, q);
+    rows.quads(16 + 16 * i, q);
     const size_t quad = i / 2 * 16 + i % 2 * 4;
     for (size_t j = 0; j < 4; ++j) {
       bits<0, 4>(q[j]).store(panel.bytes[0][quad + j]);
@@ -111,14 +126,14 @@ inline void unpack_q4_k(const uint8_t* p, size_t stride, Panel& panel) {
   }
 }
 
-inline void unpack_q5_k(const uint8_t* p, size_t stride, Panel& panel) {
-  unpack_six_bit_scales(p, stride, panel);
+inline void unpack_q5_k(BlockRows& rows, Panel& panel) {
+  unpack_six_bit_scales(rows, panel);
   for (size_t half = 0; half < 2; ++half) {
     Quads fifth[4];  // bit `run` of a byte belongs to its weight of the run-th 32
-    load_quads(p + 16 + 16 * half, stride, fifth);
+    rows.quads(16 + 16 * half, fifth);
     const auto put_runs = [&]<int kPair>() {
       Quads q[4];
-      load_quads(p + 48 + 32 * kPair + 16 * half, stride, q);
+      rows.quads(48 + 32 * kPair + 16 * half, q);
       for (size_t j = 0; j < 4; ++j) {
         const size_t quad = 16 * kPair + 4 * half + j;
         (bits<0, 4>(q[j]) | bits<2 * kPair, 1, 4>(fifth[j])).store(panel.bytes[0][quad]);
@@ -130,13 +145,13 @@ inline void unpack_q5_k(const uint8_t* p, size_t stride, Panel& panel) {
   }
 }
 
-inline void unpack_q6_k(const uint8_t* p, size_t stride, Panel& panel) {
+inline void unpack_q6_k(BlockRows& rows, Panel& panel) {
   for (size_t part = 0; part < 4; ++part) {  // 16 columns of each of a half's four runs of 32 weights
     const size_t half = part / 2, column = part % 2 * 16;
     Quads low[4], next[4], upper[4];
-    load_quads(p + 64 * half + column, stride, low);
-    load_quads(p + 64 * half + 32 + column, stride, next);
-    load_quads(p + 128 + 32 * half + column, stride, upper);
+    rows.quads(64 * half + column, low);
+    rows.quads(64 * half + 32 + column, next);
+    rows.quads(128 + 32 * half + column, upper);
     for (size_t j = 0; j < 4; ++j) {
       uint8_t(*to)[4 * kPanelRows] = panel.bytes[0] + 32 * half + column / 4 + j;
       (bits<0, 4>(low[j]) | bits<0, 2, 4>(upper[j])).store(to[0]);
@@ -146,8 +161,8 @@ inline void unpack_q6_k(const uint8_t* p, size_t stride, Panel& panel) {
     }
   }
   Quads scales[4], tail[4];
-  load_quads(p + 192, stride, scales);
-  load_quads(p + 194, stride, tail);  // ends with d
+  rows.quads(192, scales);
+  rows.quads(194, tail);  // ends with d
   put_scales_16<0, true>(panel, scales[0], 32);
   put_scales_16<1, true>(panel, scales[1], 32);
   put_scales_16<2, true>(panel, scales[2], 32);
@@ -158,10 +173,10 @@ inline void unpack_q6_k(const uint8_t* p, size_t stride, Panel& panel) {
 // Two-bit codes of 64 weights' worth of bytes: run i of 32 weights has bits 2 i of 32 bytes; extra(run, byte quad) is
 // joined to them.
 template <typename Extra>
-inline void put_bit_pairs(const uint8_t* p, size_t stride, size_t first_quad, Panel& panel, Extra extra) {
+inline void put_bit_pairs(BlockRows& rows, size_t offset, size_t first_quad, Panel& panel, Extra extra) {
   for (size_t column = 0; column < 2; ++column) {
     Quads q[4];
-    load_quads(p + 16 * column, stride, q);
+    rows.quads(offset + 16 * column, q);
     for (size_t j = 0; j < 4; ++j) {
       const size_t at = 4 * column + j;
       uint8_t(*to)[4 * kPanelRows] = panel.bytes[0] + first_quad + at;
@@ -173,31 +188,31 @@ inline void put_bit_pairs(const uint8_t* p, size_t stride, size_t first_quad, Pa
   }
 }
 
-inline void unpack_q2_k(const uint8_t* p, size_t stride, Panel& panel) {
+inline void unpack_q2_k(BlockRows& rows, Panel& panel) {
   const auto none = [](size_t, size_t) { return Quads::all(0); };
-  put_bit_pairs(p + 16, stride, 0, panel, none);
-  put_bit_pairs(p + 48, stride, 32, panel, none);
+  put_bit_pairs(rows, 16, 0, panel, none);
+  put_bit_pairs(rows, 48, 32, panel, none);
   Quads scales[4];
-  load_quads(p, stride, scales);
+  rows.quads(0, scales);
   const auto put_quarter = [&]<size_t i>() {
     put_scales_16<i, false>(panel, bits<0, 4>(scales[i]), 0);
     put_minimums_16<i>(panel, bits<4, 4>(scales[i]));
   };
   put_quarter.template operator()<0>(), put_quarter.template operator()<1>();
   put_quarter.template operator()<2>(), put_quarter.template operator()<3>();
-  const Quads d = load_words(p + 80, stride);
+  const Quads d = rows.words(80);
   low_halves(d).store(panel.scale[0]);
   (F32x16::all(-0.0f) - high_halves(d)).store(panel.minimum[0]);
 }
 
-inline void unpack_q3_k(const uint8_t* p, size_t stride, Panel& panel) {
+inline void unpack_q3_k(BlockRows& rows, Panel& panel) {
   Quads third[8];  // bit `run` of a byte belongs to its weight of the run-th 32
   for (size_t column = 0; column < 2; ++column) {
     Quads q[4];
-    load_quads(p + 16 * column, stride, q);
+    rows.quads(16 * column, q);
     for (size_t j = 0; j < 4; ++j) third[4 * column + j] = q[j];
   }
-  put_bit_pairs(p + 32, stride, 0, panel, [&](size_t run, size_t at) {
+  put_bit_pairs(rows, 32, 0, panel, [&](size_t run, size_t at) {
     switch (run) {
       case 0:
         return bits<0, 1, 2>(third[at]);
@@ -209,7 +224,7 @@ inline void unpack_q3_k(const uint8_t* p, size_t stride, Panel& panel) {
         return bits<3, 1, 2>(third[at]);
     }
   });
-  put_bit_pairs(p + 64, stride, 32, panel, [&](size_t run, size_t at) {
+  put_bit_pairs(rows, 64, 32, panel, [&](size_t run, size_t at) {
     switch (run) {
       case 0:
         return bits<4, 1, 2>(third[at]);
@@ -221,56 +236,56 @@ inline void unpack_q3_k(const uint8_t* p, size_t stride, Panel& panel) {
         return bits<7, 1, 2>(third[at]);
     }
   });
-  const Quads a = load_words(p + 96, stride), b = load_words(p + 100, stride), c = load_words(p + 104, stride);
+  const Quads a = rows.words(96), b = rows.words(100), c = rows.words(104);
   const Quads bias = Quads::all(32);
   put_scales_16<0, true>(panel, (bits<0, 4>(a) | bits<0, 2, 4>(c)) - bias, 4);
   put_scales_16<1, true>(panel, (bits<0, 4>(b) | bits<2, 2, 4>(c)) - bias, 4);
   put_scales_16<2, true>(panel, (bits<4, 4>(a) | bits<4, 2, 4>(c)) - bias, 4);
   put_scales_16<3, true>(panel, (bits<4, 4>(b) | bits<6, 2, 4>(c)) - bias, 4);
-  high_halves(load_words(p + 106, stride)).store(panel.scale[0]);
+  high_halves(rows.words(106)).store(panel.scale[0]);
 }
 
 // ---- blocks of 32 weights ------------------------------------------------------------------------------------------
 
 // Nibbles of 16 bytes, all low ones, then all high ones, each through `value`.
 template <quant::Type kType, typename Value>
-inline void put_nibbles(const uint8_t* p, size_t stride, size_t block, Panel& panel, Value value) {
+inline void put_nibbles(BlockRows& rows, size_t offset, size_t block, Panel& panel, Value value) {
   Quads q[4];
-  load_quads(p, stride, q);
+  rows.quads(offset, q);
   for (size_t j = 0; j < 4; ++j) {
     put<kType>(panel, 8 * block + j, value(bits<0, 4>(q[j]), j));
     put<kType>(panel, 8 * block + 4 + j, value(bits<4, 4>(q[j]), 4 + j));
   }
 }
 
-inline void unpack_q4_01(const uint8_t* p, size_t stride, size_t block, bool minimum, Panel& panel) {
+inline void unpack_q4_01(BlockRows& rows, size_t block, bool minimum, Panel& panel) {
   const auto as_is = [](Quads codes, size_t) { return codes; };
-  put_nibbles<quant::Type::kQ4_0>(p + (minimum ? 4 : 2), stride, block, panel, as_is);
-  const Quads head = load_words(p, stride);
+  put_nibbles<quant::Type::kQ4_0>(rows, (minimum ? 4 : 2), block, panel, as_is);
+  const Quads head = rows.words(0);
   low_halves(head).store(panel.scale[block]);
   if (minimum) high_halves(head).store(panel.minimum[block]);
 }
 
-inline void unpack_q5_01(const uint8_t* p, size_t stride, size_t block, bool minimum, Panel& panel) {
+inline void unpack_q5_01(BlockRows& rows, size_t block, bool minimum, Panel& panel) {
   const size_t start = minimum ? 4 : 2;
-  const Quads word = load_words(p + start, stride), sixteen = Quads::all(16);
+  const Quads word = rows.words(start), sixteen = Quads::all(16);
   const Quads fifth[8] = {bit_mask<0>(word),  bit_mask<4>(word),  bit_mask<8>(word),  bit_mask<12>(word),
                           bit_mask<16>(word), bit_mask<20>(word), bit_mask<24>(word), bit_mask<28>(word)};
-  put_nibbles<quant::Type::kQ5_0>(p + start + 4, stride, block, panel,
+  put_nibbles<quant::Type::kQ5_0>(rows, start + 4, block, panel,
                                   [&](Quads codes, size_t i) { return codes | (fifth[i] & sixteen); });
-  const Quads head = load_words(p, stride);
+  const Quads head = rows.words(0);
   low_halves(head).store(panel.scale[block]);
   if (minimum) high_halves(head).store(panel.minimum[block]);
 }
 
-inline void unpack_q8_0(const uint8_t* p, size_t stride, size_t block, Panel& panel) {
+inline void unpack_q8_0(BlockRows& rows, size_t block, Panel& panel) {
   const Quads flip = Quads::all(static_cast<uint8_t>(kByteOffset));  // adding 128 is turning the highest bit
   for (size_t half = 0; half < 2; ++half) {
     Quads q[4];
-    load_quads(p + 2 + 16 * half, stride, q);
+    rows.quads(2 + 16 * half, q);
     for (size_t j = 0; j < 4; ++j) put<quant::Type::kQ8_0>(panel, 8 * block + 4 * half + j, q[j] ^ flip);
   }
-  low_halves(load_words(p, stride)).store(panel.scale[block]);
+  low_halves(rows.words(0)).store(panel.scale[block]);
 }
 
 // The levels of the four-bit codes (see quant/level16.cpp) with their formats' offsets.
@@ -285,25 +300,25 @@ constexpr Levels levels_with_offset(const int8_t (&levels)[16], int offset) {
 constexpr Levels kCurveBytes = levels_with_offset(quant::kCurve, kByteOffset);
 constexpr Levels kE2m1Bytes = levels_with_offset(quant::kDoubledE2M1, 12);
 
-inline void unpack_iq4_nl(const uint8_t* p, size_t stride, size_t block, Panel& panel) {
-  put_nibbles<quant::Type::kIQ4_NL>(p + 2, stride, block, panel,
+inline void unpack_iq4_nl(BlockRows& rows, size_t block, Panel& panel) {
+  put_nibbles<quant::Type::kIQ4_NL>(rows, 2, block, panel,
                                     [](Quads codes, size_t) { return lookup(kCurveBytes.bytes, codes); });
-  low_halves(load_words(p, stride)).store(panel.scale[block]);
+  low_halves(rows.words(0)).store(panel.scale[block]);
 }
 
-inline void unpack_mxfp4(const uint8_t* p, size_t stride, size_t block, Panel& panel) {
-  put_nibbles<quant::Type::kMXFP4>(p + 1, stride, block, panel,
+inline void unpack_mxfp4(BlockRows& rows, size_t block, Panel& panel) {
+  put_nibbles<quant::Type::kMXFP4>(rows, 1, block, panel,
                                    [](Quads codes, size_t) { return lookup(kE2m1Bytes.bytes, codes); });
-  for (size_t r = 0; r < kPanelRows; ++r) panel.scale[block][r] = quant::kHalfE8m0[p[r * stride]];
+  for (size_t r = 0; r < kPanelRows; ++r) panel.scale[block][r] = quant::kHalfE8m0[rows.p[r * rows.stride]];
 }
 
-inline void unpack_iq4_xs(const uint8_t* p, size_t stride, Panel& panel) {
+inline void unpack_iq4_xs(BlockRows& rows, Panel& panel) {
   constexpr auto kType = quant::Type::kIQ4_XS;
   for (size_t run = 0; run < 8; ++run)
-    put_nibbles<kType>(p + 8 + 16 * run, stride, run, panel,
+    put_nibbles<kType>(rows, 8 + 16 * run, run, panel,
                        [](Quads codes, size_t) { return lookup(kCurveBytes.bytes, codes); });
   // d f16 and the upper pairs of bits of eight scales, then their nibbles: bytes of scales 0, 2, 4, 6 and 1, 3, 5, 7.
-  const Quads head = load_words(p, stride), nibbles = load_words(p + 4, stride);
+  const Quads head = rows.words(0), nibbles = rows.words(4);
   const Quads first = pick<2, 2, 3, 3>(head);
   const Quads low_pair = Quads::all_words(0x00FF00FFu), upper = Quads::all_words(0xFF00FF00u);
   const Quads even = bits<0, 4>(nibbles) | (bits<0, 2, 4>(first) & low_pair) | (bits<4, 2, 4>(first) & upper);
@@ -350,37 +365,36 @@ constexpr bool unpacks_rows(quant::Type type) {
 
 // One block of each of 16 rows.
 template <quant::Type kType>
-inline void unpack_rows(const uint8_t* p, size_t stride, size_t block, Panel& panel) {
+inline void unpack_rows(BlockRows& rows, size_t block, Panel& panel) {
   using quant::Type;
-  if constexpr (kType == Type::kQ4_0 || kType == Type::kQ4_1)
-    unpack_q4_01(p, stride, block, kType == Type::kQ4_1, panel);
-  if constexpr (kType == Type::kQ5_0 || kType == Type::kQ5_1)
-    unpack_q5_01(p, stride, block, kType == Type::kQ5_1, panel);
-  if constexpr (kType == Type::kQ8_0) unpack_q8_0(p, stride, block, panel);
-  if constexpr (kType == Type::kIQ4_NL) unpack_iq4_nl(p, stride, block, panel);
-  if constexpr (kType == Type::kMXFP4) unpack_mxfp4(p, stride, block, panel);
-  if constexpr (kType == Type::kIQ4_XS) unpack_iq4_xs(p, stride, panel);
-  if constexpr (kType == Type::kQ2_K) unpack_q2_k(p, stride, panel);
-  if constexpr (kType == Type::kQ3_K) unpack_q3_k(p, stride, panel);
-  if constexpr (kType == Type::kQ4_K) unpack_q4_k(p, stride, panel);
-  if constexpr (kType == Type::kQ5_K) unpack_q5_k(p, stride, panel);
-  if constexpr (kType == Type::kQ6_K) unpack_q6_k(p, stride, panel);
+  if constexpr (kType == Type::kQ4_0 || kType == Type::kQ4_1) unpack_q4_01(rows, block, kType == Type::kQ4_1, panel);
+  if constexpr (kType == Type::kQ5_0 || kType == Type::kQ5_1) unpack_q5_01(rows, block, kType == Type::kQ5_1, panel);
+  if constexpr (kType == Type::kQ8_0) unpack_q8_0(rows, block, panel);
+  if constexpr (kType == Type::kIQ4_NL) unpack_iq4_nl(rows, block, panel);
+  if constexpr (kType == Type::kMXFP4) unpack_mxfp4(rows, block, panel);
+  if constexpr (kType == Type::kIQ4_XS) unpack_iq4_xs(rows, panel);
+  if constexpr (kType == Type::kQ2_K) unpack_q2_k(rows, panel);
+  if constexpr (kType == Type::kQ3_K) unpack_q3_k(rows, panel);
+  if constexpr (kType == Type::kQ4_K) unpack_q4_k(rows, panel);
+  if constexpr (kType == Type::kQ5_K) unpack_q5_k(rows, panel);
+  if constexpr (kType == Type::kQ6_K) unpack_q6_k(rows, panel);
 }
 
+// n_blocks blocks of each of `present` rows; `ahead`: see BlockRows.
 template <quant::Type kType>
 inline void unpack_panel(const quant::Format& format, const std::byte* blocks, size_t row_bytes, size_t present,
-                         size_t n_blocks, Panel& panel) {
+                         size_t n_blocks, const std::byte* ahead, Panel& panel) {
   if constexpr (!unpacks_rows(kType)) {
-    unpack_any<kType>(format, blocks, row_bytes, present, n_blocks, panel);
-  } else if (present == kPanelRows) {
-    const auto* p = reinterpret_cast<const uint8_t*>(blocks);
-    for (size_t b = 0; b < n_blocks; ++b) unpack_rows<kType>(p + b * format.block_bytes, row_bytes, b, panel);
-  } else {  // the last rows of a matrix: in a copy with rows to spare, so that none is read that isn't there
+    return unpack_any<kType>(format, blocks, row_bytes, present, n_blocks, panel);
+  } else {
     constexpr size_t kMost = 8 * 36;  // bytes of a span's blocks, any of the formats above
-    const size_t bytes = n_blocks * format.block_bytes;
     uint8_t copy[kPanelRows][kMost];
-    for (size_t r = 0; r < kPanelRows; ++r)
-      std::memcpy(copy[r], blocks + (r < present ? r : present - 1) * row_bytes, bytes);
-    for (size_t b = 0; b < n_blocks; ++b) unpack_rows<kType>(copy[0] + b * format.block_bytes, kMost, b, panel);
+    BlockRows rows = {reinterpret_cast<const uint8_t*>(blocks), row_bytes, reinterpret_cast<const uint8_t*>(ahead)};
+    if (present < kPanelRows) {  // the last rows of a matrix: in a copy, so that none is read that isn't there
+      for (size_t r = 0; r < kPanelRows; ++r)
+        std::memcpy(copy[r], blocks + (r < present ? r : present - 1) * row_bytes, n_blocks * format.block_bytes);
+      rows.p = copy[0], rows.stride = kMost;
+    }
+    for (size_t b = 0; b < n_blocks; ++b, rows.p += format.block_bytes) unpack_rows<kType>(rows, b, panel);
   }
 }
