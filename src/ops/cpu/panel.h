@@ -70,16 +70,18 @@ constexpr Shape shape_of(quant::Type type) {
     case Type::kQ6_K:
       return {256, 256, 16, 32, 63, false};
     case Type::kIQ1_S:
+      return {256, 256, 32, 9, 18, false};
     case Type::kIQ1_M:
       return {256, 256, 16, 9, 18, false};
     case Type::kIQ2_XXS:
+      return {256, 256, 32, 43, 86, false};
     case Type::kIQ2_XS:
     case Type::kIQ2_S:
       return {256, 256, 16, 43, 86, false};
     case Type::kIQ3_XXS:
-      return {256, 256, 16, 62, 124, false};
+      return {256, 256, 32, 62, 124, false};
     case Type::kIQ3_S:
-      return {256, 256, 16, 15, 30, false};
+      return {256, 256, 32, 15, 30, false};
     case Type::kIQ4_XS:
       return {256, 256, 32, kByteOffset, kLargestByte, false};
     default:  // TQ1_0, TQ2_0
@@ -113,19 +115,19 @@ inline I32x16 segment_sum(const int16_t* sums, int16_t factor) {
 
 // Adds the products of kQuads quads from `first` on to sums, for each activation row.
 template <size_t kQuads, size_t kRows>
-inline void multiply_quads(const uint8_t (*bytes)[4 * kPanelRows], size_t first, const Activation (&x)[kRows],
-                           Sums (&sums)[kRows]) {
+SLUICE_INLINE inline void multiply_quads(const uint8_t (*bytes)[4 * kPanelRows], size_t first,
+                                         const Activation (&x)[kRows], Sums (&sums)[kRows]) {
   for (Sums& s : sums) s = Sums::zero();
-  for (size_t i = 0; i < kQuads; ++i) {
+  unrolled<kQuads>([&]<uint32_t i>() SLUICE_INLINE {
     const Quads w = Quads::load(bytes[first + i]);
-    for (size_t r = 0; r < kRows; ++r) add_products(sums[r], w, broadcast(x[r].q + 4 * (first + i)));
-  }
+    unrolled<kRows>([&]<uint32_t r>() SLUICE_INLINE { add_products(sums[r], w, broadcast(x[r].q + 4 * (first + i))); });
+  });
 }
 
 // Formats with integer scales, a block a span: acc[r] [16] += the block's part of 16 weight rows times activation row
 // r.
 template <quant::Type kType, size_t kRows>
-inline void multiply_scaled(const Panel& panel, const Activation (&x)[kRows], float* acc) {
+SLUICE_INLINE inline void multiply_scaled(const Panel& panel, const Activation (&x)[kRows], float* acc) {
   constexpr Shape s = shape_of(kType);
   constexpr size_t kQuads = s.quads_per_sum(), kGroupQuads = s.group / 4;
   I32x16 total[kRows];
@@ -158,7 +160,8 @@ inline void multiply_scaled(const Panel& panel, const Activation (&x)[kRows], fl
 
 // Formats whose scales are all f32, one a segment: n_segments of them.
 template <quant::Type kType, size_t kRows>
-inline void multiply_plain(const Panel& panel, size_t n_segments, const Activation (&x)[kRows], float* acc) {
+SLUICE_INLINE inline void multiply_plain(const Panel& panel, size_t n_segments, const Activation (&x)[kRows],
+                                         float* acc) {
   constexpr Shape s = shape_of(kType);
   constexpr size_t kQuads = s.quads_per_sum(), kSegmentQuads = s.segment / 4;
   for (size_t g = 0; g < n_segments; ++g) {
@@ -186,9 +189,11 @@ inline void multiply_plain(const Panel& panel, size_t n_segments, const Activati
   }
 }
 
-// acc [kRows, 16] += the span's part of the products with rows first .. of x; `columns` of the span are there.
+// acc [kRows, 16] += the span's part of the products with rows first .. of x; `columns` of the span are there. Not
+// inlined: the registers are to be its own.
 template <quant::Type kType, size_t kRows>
-inline void multiply(const Panel& panel, size_t span, size_t columns, const Rows& x, size_t first, float* acc) {
+__attribute__((noinline)) void multiply(const Panel& panel, size_t span, size_t columns, const Rows& x, size_t first,
+                                        float* acc) {
   Activation rows[kRows];
   for (size_t r = 0; r < kRows; ++r) {
     const size_t row = x.at(first + r), at = row * x.n + span * kSpan;
