@@ -209,7 +209,7 @@ constexpr size_t rows_at_once(Shape s) { return s.quads_per_sum() < 8 ? 3 : 4; }
 
 template <quant::Type kType>
 inline void matmul_panels(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
-                          size_t y_stride) {
+                          size_t y_stride, const std::byte* next) {
   constexpr size_t kRowTile = 128;  // sums of a tile, a panel and a slice of activations stay in the first level cache
   constexpr size_t kBlock = shape_of(kType).block;
   const size_t row_bytes = x.n / kBlock * format.block_bytes, n_spans = (x.n + kSpan - 1) / kSpan;
@@ -220,11 +220,13 @@ inline void matmul_panels(const quant::Format& format, const std::byte* weights,
     const size_t rows = x.n_rows - first < kRowTile ? x.n_rows - first : kRowTile;
     for (size_t o = 0; o < n_out; o += kPanelRows) {
       const size_t present = n_out - o < kPanelRows ? n_out - o : kPanelRows;
+      const std::byte* panel_rows = weights + o * row_bytes;
+      const std::byte* ahead = present < n_out - o ? panel_rows + kPanelRows * row_bytes : next ? next : panel_rows;
       std::memset(acc, 0, rows * kPanelRows * sizeof(float));
       for (size_t span = 0; span < n_spans; ++span) {
         const size_t columns = x.n - span * kSpan < kSpan ? x.n - span * kSpan : kSpan;
-        const std::byte *at = weights + o * row_bytes, *ahead = at + kPanelRows * (row_bytes + span * span_bytes);
-        unpack_panel<kType>(format, at + span * span_bytes, row_bytes, present, columns / kBlock, ahead, panel);
+        unpack_panel<kType>(format, panel_rows + span * span_bytes, row_bytes, present, columns / kBlock,
+                            ahead + span * kPanelRows * span_bytes, panel);
         size_t r = 0;
         const auto take = [&]<size_t kRows>() {
           for (; r + kRows <= rows; r += kRows)
@@ -241,9 +243,9 @@ inline void matmul_panels(const quant::Format& format, const std::byte* weights,
 }
 
 inline void matmul_int8(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
-                        size_t y_stride) {
+                        size_t y_stride, const std::byte* next) {
   using quant::Type;
-  const auto run = [&]<Type kType>() { matmul_panels<kType>(format, weights, n_out, x, y, y_stride); };
+  const auto run = [&]<Type kType>() { matmul_panels<kType>(format, weights, n_out, x, y, y_stride, next); };
   switch (format.type) {
     case Type::kQ4_0:
       return run.template operator()<Type::kQ4_0>();
