@@ -169,8 +169,9 @@ Model Model::load(const gguf::Container& file, ops::cpu::CacheType cache_type, c
 
 // ---- the pass ------------------------------------------------------------------------------------------------------
 
-Pass::Pass(const Model& model, const ops::Context& context, Workspace& workspace, Batch batch)
-    : model_(model), context_(context), w_(workspace), batch_(std::move(batch)) {
+Pass::Pass(const Model& model, const ops::Context& context, Workspace& workspace, Batch batch, Profile* profile)
+    : model_(model), context_(context), w_(workspace), profile_(profile), batch_(std::move(batch)) {
+  if (profile_ != nullptr) profile_->begin();
   check();
   begin_steps();
   const size_t n = batch_.rows.size();
@@ -178,6 +179,7 @@ Pass::Pass(const Model& model, const ops::Context& context, Workspace& workspace
   for (size_t r = 0; r < n; ++r) tokens[r] = batch_.rows[r].token;
   ops::embed(context_, model_.weights.embedding, tokens, w_.x);
   ops::rope_angles(model_.rope, positions_, w_.angles);
+  part_done(Part::kSetUp);
 }
 
 Pass::~Pass() {
