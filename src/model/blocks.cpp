@@ -48,7 +48,7 @@ void Pass::attention(uint32_t i, bool gated) {
       std::byte* page = batch_.sequences[run.sequence]->page_of(position);
       ops::store_key_value(shape, page, position, k + r * k_width, v + r * v_width);
     }
-  ops::attention(context_, shape, attention_rows_, q, q_width, q_head, out);  // out [R, heads, value_dim]
+  ops::attention(context_, shape, attention_rows_, q, q_width, q_head, w_.attention, out);  // out [R, heads, value_dim]
   if (gated) ops::sigmoid_mul(context_, q + hp.key_dim, q_head, rows * heads, hp.value_dim, out, hp.value_dim);
   attention_done(shape);
   w_.inner.reset(out, rows, out_width);

@@ -89,7 +89,11 @@ std::vector<Workspace::Piece> Workspace::pieces(const Hyperparameters& hp, size_
 }
 
 Workspace::Workspace(const Hyperparameters& hp, size_t max_rows, size_t max_logits)
-    : max_rows_(max_rows), max_logits_(max_logits), input(max_rows * hp.n_embd), inner(max_rows * widths_of(hp).inner) {
+    : max_rows_(max_rows),
+      max_logits_(max_logits),
+      input(max_rows * hp.n_embd),
+      inner(max_rows * widths_of(hp).inner),
+      attention(hp.n_heads, hp.value_dim) {
   size_t total = 0;
   for (const Piece& piece : pieces(hp, max_rows, max_logits)) total += align_up(piece.floats * sizeof(float));
   memory_ = Buffer(total, "scratch of the forward pass");
@@ -102,8 +106,9 @@ Workspace::Workspace(const Hyperparameters& hp, size_t max_rows, size_t max_logi
 }
 
 uint64_t Workspace::bytes(const Hyperparameters& hp, size_t max_rows, size_t max_logits) {
-  uint64_t total =
-      ops::Activations::bytes(max_rows * hp.n_embd) + ops::Activations::bytes(max_rows * widths_of(hp).inner);
+  uint64_t total = ops::Activations::bytes(max_rows * hp.n_embd) +
+                   ops::Activations::bytes(max_rows * widths_of(hp).inner) +
+                   ops::AttentionScratch::bytes(hp.n_heads, hp.value_dim);
   for (const Piece& piece : pieces(hp, max_rows, max_logits)) total += align_up(piece.floats * sizeof(float));
   if (hp.n_experts > 0) total += ops::ExpertScratch::bytes(max_rows * hp.n_experts_used, hp.n_expert_ff);
   return total;

@@ -81,6 +81,7 @@ class Workspace {
   float* shared_gate = nullptr;                        // [1]
   float* logits = nullptr;                             // [max_logits, n_vocab]
   ops::Activations input, inner;                       // of a block's input; of what its last matrix reads
+  ops::AttentionScratch attention;
   std::unique_ptr<ops::ExpertScratch> experts;
   struct Piece {
     float* Workspace::*at;

@@ -14,7 +14,7 @@ inline float sqrt_f32(float x) { return __builtin_sqrtf(x); }
 #include "ops/cpu/kernels.inl"
 
 extern const Kernels kKernels;
-const Kernels kKernels = {"neon",  matmul,     quantize_row, rms_norm,  l2_norm,   silu_mul, sigmoid_mul,
-                          softmax, add_scaled, rope,         attention, delta_net, conv_silu};
+const Kernels kKernels = {"neon",  matmul,     quantize_row, rms_norm,  l2_norm,         silu_mul,  sigmoid_mul,
+                          softmax, add_scaled, rope,         attention, attention_merge, delta_net, conv_silu};
 
 }  // namespace sluice::ops::cpu::neon
