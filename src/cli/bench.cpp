@@ -143,6 +143,7 @@ int print_speed(const BenchOptions& options, Engine& engine) {
   const auto bytes = static_cast<double>(file.bytes_per_token());
   const auto operations = static_cast<double>(file.operations_per_token(/*with_head=*/false));
   const double gbps = bytes * speed.answer_tps / 1e9, gops = operations * speed.prompt_tps / 1e9;
+  const double load_gbps = static_cast<double>(file.bytes_to_load()) / engine.load_seconds() / 1e9;
   if (options.json) {
     Json out = heading(options, engine);
     out.update({{"pp", options.prompt},
@@ -150,6 +151,7 @@ int print_speed(const BenchOptions& options, Engine& engine) {
                 {"tg", options.generated},
                 {"tg_tps", speed.answer_tps},
                 {"load_s", engine.load_seconds()},
+                {"load_gbps", load_gbps},
                 {"peak_rss_bytes", speed.peak_rss},
                 {"bytes_per_token", file.bytes_per_token()},
                 {"achieved_gbps", gbps},
@@ -170,7 +172,7 @@ int print_speed(const BenchOptions& options, Engine& engine) {
              options.generated, speed.answer_tps, gbps, speed.machine_gbps, 100 * share_of(gbps, speed.machine_gbps));
   fmt::print("a token takes {:.1f} MB of weights and {:.2f} billion operations\n", bytes / 1e6,
              static_cast<double>(file.operations_per_token(true)) / 1e9);
-  fmt::print("loaded in {:.2f} s, peak memory {:.1f} MiB\n", engine.load_seconds(),
+  fmt::print("loaded in {:.2f} s ({:.2f} GB/s), peak memory {:.1f} MiB\n", engine.load_seconds(), load_gbps,
              static_cast<double>(speed.peak_rss) / (1 << 20));
   return 0;
 }

@@ -77,6 +77,13 @@ bool is_of_draft(const gguf::TensorInfo& t, const model::Hyperparameters& hp) {
 
 }  // namespace
 
+uint64_t ModelFile::bytes_to_load() const {
+  uint64_t total = 0;
+  for (const gguf::TensorInfo& t : container.tensors())
+    if (!is_of_draft(t, hp)) total += t.bytes;
+  return total;
+}
+
 uint64_t ModelFile::operations_per_token(bool with_head) const {
   const bool tied = container.find_tensor("output.weight") == nullptr;
   uint64_t weights = 0;

@@ -55,6 +55,8 @@ struct ModelFile {
   MemoryPlan plan(const EngineOptions& options, uint32_t sessions = 1) const;
   // Bytes of weights that are read for one token: all dense ones, the embedding's row, and the experts that are used.
   uint64_t bytes_per_token() const;
+  // Bytes of weights that loading reads.
+  uint64_t bytes_to_load() const;
   // Multiplications and additions in the products of one token, with or without those of the vocabulary.
   uint64_t operations_per_token(bool with_head) const;
 };

@@ -14,6 +14,7 @@ FIELDS = {
     "tg",
     "tg_tps",
     "load_s",
+    "load_gbps",
     "peak_rss_bytes",
     "bytes_per_token",
     "achieved_gbps",
