@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 MICRO = DATA / "models/qwen35moe-micro"
 MODEL = MICRO / "model.gguf"
+DEMO = pathlib.Path(__file__).resolve().parent.parent.parent / "models/demo/sluice-demo.gguf"
 
 
 def json_lines(done, n):
@@ -203,6 +204,23 @@ def divergence(wanted, found) -> np.ndarray:
 
     p, q = log_softmax(wanted), log_softmax(found)
     return (np.exp(p) * (p - q)).sum(axis=-1)
+
+
+def test_no_instruction_set_nor_threads_nor_batches_change_a_bit(sluice, tmp_path):
+    out = tmp_path / "logits.npy"
+    ids = ",".join(str(3 * i % 1000) for i in range(70))
+
+    def logits(*options):
+        done = sluice("logits", "-m", DEMO, "--tokens", ids, "--npy", out, *options)
+        assert done.returncode == 0, done.stderr
+        return out.read_bytes()
+
+    expected = logits()
+    for isa in json.loads(sluice("version", "--json").stdout)["isa_usable"]:
+        for threads in (1, 2, 3):
+            for rows in (1, 5, 64, 512):
+                if isa != "scalar" or rows == 5:  # which is slow
+                    assert logits("--isa", isa, "-t", threads, "-ub", rows) == expected, (isa, threads, rows)
 
 
 def test_logits_are_those_of_the_reference(sluice, tmp_path):
