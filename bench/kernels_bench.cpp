@@ -11,8 +11,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -216,12 +214,14 @@ void add_all(const Kernels& k) {
     add(fmt::format("quantize_row/{}/{}", k.name, block), [&k, block](State& state) { quantize_row(state, k, block); });
   add_float_kernels(k);
   using ops::cpu::CacheType;
-  const std::map<std::string, CacheType> types = {
-      {"f32", CacheType::kF32}, {"f16", CacheType::kF16}, {"bf16", CacheType::kBf16}};
-  for (const auto& [name, type] : types)
+  const auto add_attention = [&k](const char* type_name, CacheType type) {
     for (const size_t heads : {1, 8})
-      add(fmt::format("attention/{}/{}/{}", k.name, name, heads),
+      add(fmt::format("attention/{}/{}/{}", k.name, type_name, heads),
           [&k, type, heads](State& state) { attention(state, k, type, heads, 4096); });
+  };
+  add_attention("f32", CacheType::kF32);
+  add_attention("f16", CacheType::kF16);
+  add_attention("bf16", CacheType::kBf16);
   for (const size_t tokens : {1, 64})
     add(fmt::format("delta_net/{}/{}", k.name, tokens), [&k, tokens](State& state) { delta_net(state, k, tokens); });
   for (const size_t tokens : {1, 64})

@@ -43,7 +43,7 @@ double MemoryProbe::measure_gbps() {
 
 double measure_gops(ThreadPool& pool, const machine::RegisterLoop& loop) {
   if (loop.run == nullptr) return 0;
-  constexpr size_t kRounds = size_t{1} << 20;  // of a dozen instructions and more: several milliseconds
+  constexpr size_t kRounds = size_t{1} << 20;  // of a dozen multiplications and more: some milliseconds
   const auto threads = static_cast<size_t>(pool.active());
   const double start = now_seconds();
   pool.run(threads, 1, [&](size_t begin, size_t end) {
@@ -53,7 +53,6 @@ double measure_gops(ThreadPool& pool, const machine::RegisterLoop& loop) {
 }
 
 double measure_int8_gops(ThreadPool& pool) { return measure_gops(pool, machine::usable_units()[0].int8); }
-double measure_f32_gops(ThreadPool& pool) { return measure_gops(pool, machine::usable_units()[0].f32); }
 
 namespace {
 

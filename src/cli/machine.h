@@ -31,9 +31,8 @@ class MemoryProbe {
 // A loop over registers on all active threads for some milliseconds, in 10^9 operations a second.
 double measure_gops(ThreadPool& pool, const machine::RegisterLoop& loop);
 
-// The fastest loops of this machine for bytes and for floats; 0 where it has none.
+// The same with this machine's fastest products of bytes; 0 where it has none.
 double measure_int8_gops(ThreadPool& pool);
-double measure_f32_gops(ThreadPool& pool);
 
 // How fast up to a gigabyte from the start of a file comes from its disk, past the page cache, and how fast from the
 // page cache. Not set when the file system can't read directly. Throws Error(kIo).
