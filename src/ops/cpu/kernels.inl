@@ -323,12 +323,12 @@ inline void delta_net(const DeltaJob& job) {
     const float* k = job.k + t * job.qk_stride;
     const float* q = job.q + t * job.qk_stride;
     const F32x16 decay = F32x16::all(job.decay[t * job.head_stride]);
-    // What the decayed state already answers to this key.
+    // What the decayed state already answers to this key. The decayed state itself is not kept: to decay it again below
+    // is cheaper than to store it.
     F32x16 read[4] = {zero, zero, zero, zero};
     for (size_t i = 0; i < job.key_dim; i += 4)
       for (size_t c = 0; c < 4; ++c) {
         const F32x16 m = F32x16::load(job.state + (i + c) * kColumns) * decay;
-        m.store(job.state + (i + c) * kColumns);
         read[c] = fma(m, F32x16::all(k[i + c]), read[c]);
       }
     const F32x16 beta = F32x16::all(job.beta[t * job.head_stride]);
@@ -337,8 +337,9 @@ inline void delta_net(const DeltaJob& job) {
     F32x16 answer[4] = {zero, zero, zero, zero};
     for (size_t i = 0; i < job.key_dim; i += 4)
       for (size_t c = 0; c < 4; ++c) {
-        const F32x16 m = fma(F32x16::all(k[i + c]), delta, F32x16::load(job.state + (i + c) * kColumns));
-        m.store(job.state + (i + c) * kColumns);
+        float* at = job.state + (i + c) * kColumns;
+        const F32x16 m = fma(F32x16::all(k[i + c]), delta, F32x16::load(at) * decay);
+        m.store(at);
         answer[c] = fma(m, F32x16::all(q[i + c]), answer[c]);
       }
     join(answer).store(job.out + t * job.out_stride);
