@@ -51,7 +51,7 @@ void product(State& state, const Kernels& kernels, const quant::Format& format, 
   std::vector<float> y(n_rows * kOut);
   size_t at = 0;
   for (auto _ : state) {
-    kernels.matmul(format, weights.data() + at * stride, kOut, x.rows(), y.data(), kOut);
+    kernels.matmul(format, weights.data() + at * stride, kOut, x.rows(), y.data(), kOut, nullptr);
     benchmark::DoNotOptimize(y.data());
     benchmark::ClobberMemory();
     at = at + 1 == copies ? 0 : at + 1;

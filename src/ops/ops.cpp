@@ -23,13 +23,13 @@ void for_rows(const Context& context, size_t n_rows, Body body) {
   });
 }
 
-// Rows [begin, end) of w times x, into column `begin` on of y.
+// Rows [begin, end) of w times x, into column `begin` on of y. `next`: what this thread multiplies with next, or null.
 void product(const Context& context, const Matrix& w, size_t begin, size_t end, const cpu::Rows& x, float* y,
-             size_t y_stride) {
-  context.kernels.matmul(*w.format, w.data + begin * w.row_bytes(), end - begin, x, y + begin, y_stride);
+             size_t y_stride, const std::byte* next = nullptr) {
+  context.kernels.matmul(*w.format, w.row(begin), end - begin, x, y + begin, y_stride, next);
   if (w.scale == 1.0f) return;
   for (size_t r = 0; r < x.n_rows; ++r)
-    for (size_t o = begin; o < end; ++o) y[r * y_stride + o] *= w.scale;
+    for (size_t o = begin; o < end; ++o) y[x.to(r) * y_stride + o] *= w.scale;
 }
 
 }  // namespace
@@ -193,23 +193,6 @@ size_t ExpertScratch::bytes(size_t max_pairs, size_t n_ff) {
   return 2 * max_pairs * n_ff * sizeof(float) + Activations::bytes(max_pairs * n_ff);
 }
 
-namespace {
-
-// Runs work(group, first row, end row) over the n_out weight rows of every group, as one job over all threads.
-template <typename Work>
-void for_group_rows(const Context& context, size_t n_groups, size_t n_out, Work work) {
-  const size_t chunks = (n_out + kRowGrain - 1) / kRowGrain;
-  context.pool.run(n_groups * chunks, 1, [&](size_t begin, size_t end) {
-    while (begin < end) {
-      const size_t g = begin / chunks, stop = std::min(end, (g + 1) * chunks);
-      work(g, (begin - g * chunks) * kRowGrain, std::min(n_out, (stop - g * chunks) * kRowGrain));
-      begin = stop;
-    }
-  });
-}
-
-}  // namespace
-
 void expert_ffn(const Context& context, std::span<const ExpertGroup> groups, Activations& x, ExpertScratch& scratch,
                 size_t n_embd, float* y) {
   if (groups.empty()) return;
@@ -222,25 +205,32 @@ void expert_ffn(const Context& context, std::span<const ExpertGroup> groups, Act
     x.rows_for(context, *groups[g].weights.gate.format);  // made here, by all threads, before the job below reads them
     x.rows_for(context, *groups[g].weights.up.format);
   }
-  for_group_rows(context, groups.size(), n_ff, [&](size_t g, size_t begin, size_t end) {
-    const ExpertGroup& group = groups[g];
-    for (const auto& [matrix, out] : {std::pair(&group.weights.gate, gate), std::pair(&group.weights.up, up)}) {
-      cpu::Rows rows = x.rows_for(context, *matrix->format);
-      rows.index = group.rows.data(), rows.n_rows = group.rows.size();
-      product(context, *matrix, begin, end, rows, out + start[g] * n_ff, n_ff);
+  // A thread takes the same outputs of every group, so that no group's number of rows makes one wait for the others.
+  context.pool.run(n_ff, kRowGrain, [&](size_t begin, size_t end) {
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const ExpertWeights& w = groups[g].weights;
+      const auto multiply = [&](const Matrix& matrix, float* out, const std::byte* next) {
+        cpu::Rows rows = x.rows_for(context, *matrix.format);
+        rows.index = groups[g].rows.data(), rows.n_rows = groups[g].rows.size();
+        product(context, matrix, begin, end, rows, out + start[g] * n_ff, n_ff, next);
+      };
+      multiply(w.gate, gate, w.up.row(begin));
+      multiply(w.up, up, g + 1 < groups.size() ? groups[g + 1].weights.gate.row(begin) : nullptr);
+      for (size_t pair = start[g]; pair < start[g + 1]; ++pair) {
+        const size_t at = pair * n_ff + begin;
+        context.kernels.silu_mul(gate + at, up + at, end - begin, gate + at);
+      }
     }
   });
-  silu_mul(context, gate, up, n_ff, start.back(), n_ff, gate);
   scratch.hidden.reset(gate, start.back(), n_ff);
   for (const ExpertGroup& group : groups) scratch.hidden.rows_for(context, *group.weights.down.format);
-  for_group_rows(context, groups.size(), n_embd, [&](size_t g, size_t begin, size_t end) {
-    const ExpertGroup& group = groups[g];
-    const cpu::Rows& all = scratch.hidden.rows_for(context, *group.weights.down.format);
-    for (size_t i = 0; i < group.rows.size(); ++i) {
-      const auto pair = static_cast<uint32_t>(start[g] + i);
-      cpu::Rows row = all;
-      row.index = &pair, row.n_rows = 1;
-      product(context, group.weights.down, begin, end, row, y + group.out[i] * n_embd, n_embd);
+  context.pool.run(n_embd, kRowGrain, [&](size_t begin, size_t end) {
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const Matrix& down = groups[g].weights.down;
+      cpu::Rows rows = scratch.hidden.rows_for(context, *down.format).part(start[g], groups[g].rows.size());
+      rows.out = groups[g].out.data();
+      product(context, down, begin, end, rows, y, n_embd,
+              g + 1 < groups.size() ? groups[g + 1].weights.down.row(begin) : nullptr);
     }
   });
 }

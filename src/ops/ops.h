@@ -30,6 +30,7 @@ struct Matrix {
 
   bool empty() const { return data == nullptr; }
   size_t row_bytes() const { return n_in / format->block_weights * format->block_bytes; }
+  const std::byte* row(size_t o) const { return data + o * row_bytes(); }
 };
 
 // Rows of activations together with the int8 forms that products with quantized weights read. A form is made at most

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "ops/cpu/kernels.h"
+#include "quant/grids.h"
 #include "quant/half.h"
 #include "quant/levels.h"
 

@@ -35,6 +35,16 @@ struct Rows {
   const uint32_t* out = nullptr;    // and its result goes to row out[r] of y; null: row r
   size_t n_rows = 0;
 
+  // The n_rows rows from `first` on.
+  Rows part(size_t first, size_t count) const {
+    Rows rows = *this;
+    if (index) rows.index += first;
+    if (out) rows.out += first;
+    if (!index && f32) rows.f32 += first * n;
+    if (!index && q) rows.q += first * n, rows.scale += first * (n / block), rows.sums += first * (n / 16);
+    rows.n_rows = count;
+    return rows;
+  }
   size_t at(size_t r) const { return index ? index[r] : r; }
   size_t to(size_t r) const { return out ? out[r] : r; }
 };
@@ -82,8 +92,9 @@ struct Kernels {
   const char* name;
 
   // y[x.to(r) * y_stride + o] = dot(weight row o, row x.at(r) of x) for o < n_out, r < x.n_rows. Any weight format.
+  // `next`: weights that will be read after these, to be asked for ahead of time, or null.
   void (*matmul)(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
-                 size_t y_stride);
+                 size_t y_stride, const std::byte* next);
   // n values to int8 with a scale per `block`, and sums of 16.
   void (*quantize_row)(const float* x, size_t n, size_t block, int8_t* q, float* scale, int16_t* sums);
   // y = x / rms(x) * weight; y may be x.

@@ -75,7 +75,7 @@ inline void matmul_float(const std::byte* weights, size_t n_out, const Rows& x, 
 #endif
 
 inline void matmul(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
-                   size_t y_stride) {
+                   size_t y_stride, const std::byte* next) {
   switch (format.type) {
     case quant::Type::kF32:
       return matmul_float<float>(weights, n_out, x, y, y_stride);
@@ -84,7 +84,7 @@ inline void matmul(const quant::Format& format, const std::byte* weights, size_t
     case quant::Type::kBF16:
       return matmul_float<Bfloat16>(weights, n_out, x, y, y_stride);
     default:
-      return matmul_int8(format, weights, n_out, x, y, y_stride);
+      return matmul_int8(format, weights, n_out, x, y, y_stride, next);
   }
 }
 

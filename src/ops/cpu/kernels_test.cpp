@@ -184,8 +184,8 @@ TEST_P(SameBits, MatmulOfEveryFormat) {
           std::vector<std::byte> w = random_blocks(random, format, n_out * n / format.block_weights);
           const Activated x(scalar(), format, random_floats(random, n_rows * n), n);
           std::vector<float> want(n_rows * n_out), got(n_rows * n_out);
-          scalar().matmul(format, w.data(), n_out, x.rows(), want.data(), n_out);
-          kernels_->matmul(format, w.data(), n_out, x.rows(), got.data(), n_out);
+          scalar().matmul(format, w.data(), n_out, x.rows(), want.data(), n_out, nullptr);
+          kernels_->matmul(format, w.data(), n_out, x.rows(), got.data(), n_out, nullptr);
           ASSERT_TRUE(same_bits(got, want)) << format.name << " [" << n_out << ", " << n << "] x " << n_rows << " rows";
         }
     }
@@ -202,8 +202,8 @@ TEST_P(SameBits, MatmulOfAnyBytes) {
       for (std::byte& byte : w) byte = static_cast<std::byte>(random.bits() & 255);
       const Activated x(scalar(), format, random_floats(random, n_rows * n, kind), n);
       std::vector<float> want(n_rows * n_out), got(n_rows * n_out);
-      scalar().matmul(format, w.data(), n_out, x.rows(), want.data(), n_out);
-      kernels_->matmul(format, w.data(), n_out, x.rows(), got.data(), n_out);
+      scalar().matmul(format, w.data(), n_out, x.rows(), want.data(), n_out, nullptr);
+      kernels_->matmul(format, w.data(), n_out, x.rows(), got.data(), n_out, nullptr);
       EXPECT_TRUE(same_bits(got, want)) << format.name << ", kind " << static_cast<int>(kind);
     }
 }

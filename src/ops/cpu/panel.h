@@ -70,16 +70,18 @@ constexpr Shape shape_of(quant::Type type) {
     case Type::kQ6_K:
       return {256, 256, 16, 32, 63, false};
     case Type::kIQ1_S:
+      return {256, 256, 32, 9, 18, false};
     case Type::kIQ1_M:
       return {256, 256, 16, 9, 18, false};
     case Type::kIQ2_XXS:
+      return {256, 256, 32, 43, 86, false};
     case Type::kIQ2_XS:
     case Type::kIQ2_S:
       return {256, 256, 16, 43, 86, false};
     case Type::kIQ3_XXS:
-      return {256, 256, 16, 62, 124, false};
+      return {256, 256, 32, 62, 124, false};
     case Type::kIQ3_S:
-      return {256, 256, 16, 15, 30, false};
+      return {256, 256, 32, 15, 30, false};
     case Type::kIQ4_XS:
       return {256, 256, 32, kByteOffset, kLargestByte, false};
     default:  // TQ1_0, TQ2_0
@@ -113,19 +115,19 @@ inline I32x16 segment_sum(const int16_t* sums, int16_t factor) {
 
 // Adds the products of kQuads quads from `first` on to sums, for each activation row.
 template <size_t kQuads, size_t kRows>
-inline void multiply_quads(const uint8_t (*bytes)[4 * kPanelRows], size_t first, const Activation (&x)[kRows],
-                           Sums (&sums)[kRows]) {
+SLUICE_INLINE inline void multiply_quads(const uint8_t (*bytes)[4 * kPanelRows], size_t first,
+                                         const Activation (&x)[kRows], Sums (&sums)[kRows]) {
   for (Sums& s : sums) s = Sums::zero();
-  for (size_t i = 0; i < kQuads; ++i) {
+  unrolled<kQuads>([&]<uint32_t i>() SLUICE_INLINE {
     const Quads w = Quads::load(bytes[first + i]);
-    for (size_t r = 0; r < kRows; ++r) add_products(sums[r], w, broadcast(x[r].q + 4 * (first + i)));
-  }
+    unrolled<kRows>([&]<uint32_t r>() SLUICE_INLINE { add_products(sums[r], w, broadcast(x[r].q + 4 * (first + i))); });
+  });
 }
 
 // Formats with integer scales, a block a span: acc[r] [16] += the block's part of 16 weight rows times activation row
 // r.
 template <quant::Type kType, size_t kRows>
-inline void multiply_scaled(const Panel& panel, const Activation (&x)[kRows], float* acc) {
+SLUICE_INLINE inline void multiply_scaled(const Panel& panel, const Activation (&x)[kRows], float* acc) {
   constexpr Shape s = shape_of(kType);
   constexpr size_t kQuads = s.quads_per_sum(), kGroupQuads = s.group / 4;
   I32x16 total[kRows];
@@ -158,7 +160,8 @@ inline void multiply_scaled(const Panel& panel, const Activation (&x)[kRows], fl
 
 // Formats whose scales are all f32, one a segment: n_segments of them.
 template <quant::Type kType, size_t kRows>
-inline void multiply_plain(const Panel& panel, size_t n_segments, const Activation (&x)[kRows], float* acc) {
+SLUICE_INLINE inline void multiply_plain(const Panel& panel, size_t n_segments, const Activation (&x)[kRows],
+                                         float* acc) {
   constexpr Shape s = shape_of(kType);
   constexpr size_t kQuads = s.quads_per_sum(), kSegmentQuads = s.segment / 4;
   for (size_t g = 0; g < n_segments; ++g) {
@@ -186,9 +189,11 @@ inline void multiply_plain(const Panel& panel, size_t n_segments, const Activati
   }
 }
 
-// acc [kRows, 16] += the span's part of the products with rows first .. of x; `columns` of the span are there.
+// acc [kRows, 16] += the span's part of the products with rows first .. of x; `columns` of the span are there. Not
+// inlined: the registers are to be its own.
 template <quant::Type kType, size_t kRows>
-inline void multiply(const Panel& panel, size_t span, size_t columns, const Rows& x, size_t first, float* acc) {
+__attribute__((noinline)) void multiply(const Panel& panel, size_t span, size_t columns, const Rows& x, size_t first,
+                                        float* acc) {
   Activation rows[kRows];
   for (size_t r = 0; r < kRows; ++r) {
     const size_t row = x.at(first + r), at = row * x.n + span * kSpan;
@@ -204,7 +209,7 @@ constexpr size_t rows_at_once(Shape s) { return s.quads_per_sum() < 8 ? 3 : 4; }
 
 template <quant::Type kType>
 inline void matmul_panels(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
-                          size_t y_stride) {
+                          size_t y_stride, const std::byte* next) {
   constexpr size_t kRowTile = 128;  // sums of a tile, a panel and a slice of activations stay in the first level cache
   constexpr size_t kBlock = shape_of(kType).block;
   const size_t row_bytes = x.n / kBlock * format.block_bytes, n_spans = (x.n + kSpan - 1) / kSpan;
@@ -215,11 +220,13 @@ inline void matmul_panels(const quant::Format& format, const std::byte* weights,
     const size_t rows = x.n_rows - first < kRowTile ? x.n_rows - first : kRowTile;
     for (size_t o = 0; o < n_out; o += kPanelRows) {
       const size_t present = n_out - o < kPanelRows ? n_out - o : kPanelRows;
+      const std::byte* panel_rows = weights + o * row_bytes;
+      const std::byte* ahead = present < n_out - o ? panel_rows + kPanelRows * row_bytes : next ? next : panel_rows;
       std::memset(acc, 0, rows * kPanelRows * sizeof(float));
       for (size_t span = 0; span < n_spans; ++span) {
         const size_t columns = x.n - span * kSpan < kSpan ? x.n - span * kSpan : kSpan;
-        const std::byte *at = weights + o * row_bytes, *ahead = at + kPanelRows * (row_bytes + span * span_bytes);
-        unpack_panel<kType>(format, at + span * span_bytes, row_bytes, present, columns / kBlock, ahead, panel);
+        unpack_panel<kType>(format, panel_rows + span * span_bytes, row_bytes, present, columns / kBlock,
+                            ahead + span * kPanelRows * span_bytes, panel);
         size_t r = 0;
         const auto take = [&]<size_t kRows>() {
           for (; r + kRows <= rows; r += kRows)
@@ -236,9 +243,9 @@ inline void matmul_panels(const quant::Format& format, const std::byte* weights,
 }
 
 inline void matmul_int8(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
-                        size_t y_stride) {
+                        size_t y_stride, const std::byte* next) {
   using quant::Type;
-  const auto run = [&]<Type kType>() { matmul_panels<kType>(format, weights, n_out, x, y, y_stride); };
+  const auto run = [&]<Type kType>() { matmul_panels<kType>(format, weights, n_out, x, y, y_stride, next); };
   switch (format.type) {
     case Type::kQ4_0:
       return run.template operator()<Type::kQ4_0>();

@@ -96,7 +96,7 @@ TEST(PinnedBits, Products) {
     const std::vector<std::byte> w = test::random_blocks(random, format, n_out * n / format.block_weights);
     const test::Activated x(scalar(), format, random_floats(random, n), n);
     std::vector<float> y(n_out);
-    scalar().matmul(format, w.data(), n_out, x.rows(), y.data(), n_out);
+    scalar().matmul(format, w.data(), n_out, x.rows(), y.data(), n_out, nullptr);
     all = all * 31 + hash(y);
   }
   EXPECT_EQ(all, 4245207291u);

@@ -85,7 +85,7 @@ TEST_P(Products, AreDequantizedDotsWithinTheirRoundings) {
     const std::vector<std::byte> w = random_blocks(random, format(), n_out * n / format().block_weights);
     const Activated x(scalar(), format(), random_floats(random, n_rows * n), n);
     std::vector<float> y(n_rows * n_out);
-    scalar().matmul(format(), w.data(), n_out, x.rows(), y.data(), n_out);
+    scalar().matmul(format(), w.data(), n_out, x.rows(), y.data(), n_out, nullptr);
     for (size_t r = 0; r < n_rows; ++r)
       for (size_t o = 0; o < n_out; ++o) {
         const Dot want = slow_dot(format(), w.data() + o * quant::row_bytes(format(), n), x, r);
@@ -108,13 +108,13 @@ TEST_P(Products, DependOnTheirTwoRowsAlone) {
     gathered.index = index, gathered.n_rows = std::size(index);
     for (const Kernels* kernels : usable_kernels()) {
       std::vector<float> y(std::size(index) * stride, kUntouched);
-      kernels->matmul(format(), w.data(), n_out, gathered, y.data(), stride);
+      kernels->matmul(format(), w.data(), n_out, gathered, y.data(), stride, nullptr);
       for (size_t r = 0; r < std::size(index); ++r) {
         std::vector<float> alone(stride, kUntouched);
         for (size_t o = 0; o < n_out; ++o) {
           Rows one = x.rows();
           one.index = &index[r], one.n_rows = 1;
-          kernels->matmul(format(), w.data() + o * quant::row_bytes(format(), n), 1, one, alone.data() + o, 1);
+          kernels->matmul(format(), w.data() + o * quant::row_bytes(format(), n), 1, one, alone.data() + o, 1, nullptr);
         }
         EXPECT_TRUE(same_bits({y.data() + r * stride, stride}, alone)) << kernels->name << ", row " << r << ", n " << n;
       }
@@ -138,7 +138,7 @@ void expect_recorded_results(const quant::Format& format, Source source) {
   const auto want = tensors.at("int_result").as<double>(), magnitude = tensors.at("dot_abs").as<double>();
   const Activated x(tensors.at("int_act_q").as<int8_t>(), tensors.at("int_act_d").as<float>());
   std::vector<float> y(want.size());
-  scalar().matmul(format, tensors.at("dot_weights").bytes.data(), y.size(), x.rows(), y.data(), y.size());
+  scalar().matmul(format, tensors.at("dot_weights").bytes.data(), y.size(), x.rows(), y.data(), y.size(), nullptr);
   for (size_t o = 0; o < y.size(); ++o) EXPECT_NEAR(y[o], want[o], 1e-6 * magnitude[o]) << "row " << o;
 }
 
@@ -245,7 +245,7 @@ TEST_P(Products, KeepNonFiniteActivationsVisible) {
   values[n + 300] = std::numeric_limits<float>::quiet_NaN();
   const Activated x(scalar(), format(), values, n);
   std::vector<float> y(6);
-  scalar().matmul(format(), w.data(), 3, x.rows(), y.data(), 3);
+  scalar().matmul(format(), w.data(), 3, x.rows(), y.data(), 3, nullptr);
   for (size_t o = 0; o < 3; ++o) {
     EXPECT_TRUE(std::isfinite(y[o])) << o;
     EXPECT_TRUE(std::isnan(y[3 + o])) << o;

@@ -7,6 +7,16 @@
 #error "quads.h is for kernel sources that define SLUICE_ISA"
 #endif
 
+// body<0>(), body<1>(), .. body<n - 1>(): loops that must be unrolled, since their vectors only then stay in registers.
+template <uint32_t n, uint32_t i = 0, typename Body>
+__attribute__((always_inline)) inline void unrolled(Body body) {
+  if constexpr (i < n) {
+    body.template operator()<i>();
+    unrolled<n, i + 1>(body);
+  }
+}
+#define SLUICE_INLINE __attribute__((always_inline))
+
 // Four consecutive activations of a row, the same in every lane: made by `broadcast`. Sums holds the products' sums of
 // a few Quads: 16 bits a pair of weights on sets without dot-product instructions, 32 bits a lane on the others.
 // kMaxSum is how far they go; formats whose weights are too wide for it are cut in two planes (see panel.h).
@@ -40,6 +50,14 @@ inline Quads operator&(Quads a, Quads b) { return {_mm512_and_si512(a.v, b.v)}; 
 inline Quads operator|(Quads a, Quads b) { return {_mm512_or_si512(a.v, b.v)}; }
 inline Quads operator^(Quads a, Quads b) { return {_mm512_xor_si512(a.v, b.v)}; }
 inline Quads operator-(Quads a, Quads b) { return {_mm512_sub_epi8(a.v, b.v)}; }
+
+// Row r's word is word(r).
+template <typename Word>
+inline Quads from_words(Word word) {
+  const auto w = [&](size_t row) { return static_cast<int>(word(row)); };
+  return {_mm512_setr_epi32(w(0), w(1), w(2), w(3), w(4), w(5), w(6), w(7), w(8), w(9), w(10), w(11), w(12), w(13),
+                            w(14), w(15))};
+}
 
 template <int kShift>
 inline Quads shift_bytes_unmasked(Quads a) {
@@ -75,6 +93,19 @@ inline Quads pick(Quads a) {
     return static_cast<int>(byte(kA) | byte(kB) << 8 | byte(kC) << 16 | byte(kD) << 24);
   };
   return {_mm512_shuffle_epi8(a.v, _mm512_broadcast_i32x4(_mm_setr_epi32(word(0), word(1), word(2), word(3))))};
+}
+// Whole words.
+template <int kShift>
+inline Quads shift_words_left(Quads a) {
+  return {_mm512_slli_epi32(a.v, kShift)};
+}
+// out[4 row + i] = low byte i + 256 * high byte i of each row.
+inline void store_wide(Quads low, Quads high, uint16_t* out) {
+  const __m512i a = _mm512_unpacklo_epi8(low.v, high.v), b = _mm512_unpackhi_epi8(low.v, high.v);
+  const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
+                rest = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+  _mm512_storeu_si512(out, _mm512_permutex2var_epi64(a, first, b));
+  _mm512_storeu_si512(out + 32, _mm512_permutex2var_epi64(a, rest, b));
 }
 // 0xFF in the bytes of `a` that equal those of `b`.
 inline Quads equal_bytes(Quads a, Quads b) { return {_mm512_movm_epi8(_mm512_cmpeq_epi8_mask(a.v, b.v))}; }
@@ -169,6 +200,14 @@ inline Quads operator|(Quads a, Quads b) { return {_mm256_or_si256(a.lo, b.lo), 
 inline Quads operator^(Quads a, Quads b) { return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)}; }
 inline Quads operator-(Quads a, Quads b) { return {_mm256_sub_epi8(a.lo, b.lo), _mm256_sub_epi8(a.hi, b.hi)}; }
 
+// Row r's word is word(r).
+template <typename Word>
+inline Quads from_words(Word word) {
+  const auto w = [&](size_t row) { return static_cast<int>(word(row)); };
+  return {_mm256_setr_epi32(w(0), w(1), w(2), w(3), w(4), w(5), w(6), w(7)),
+          _mm256_setr_epi32(w(8), w(9), w(10), w(11), w(12), w(13), w(14), w(15))};
+}
+
 // Bits move across the bytes of a 16-bit lane: to be masked by the caller.
 template <int kShift>
 inline Quads shift_bytes_unmasked(Quads a) {
@@ -212,6 +251,21 @@ inline Quads pick(Quads a) {
   };
   const __m256i order = _mm256_broadcastsi128_si256(_mm_setr_epi32(word(0), word(1), word(2), word(3)));
   return {_mm256_shuffle_epi8(a.lo, order), _mm256_shuffle_epi8(a.hi, order)};
+}
+// Whole words.
+template <int kShift>
+inline Quads shift_words_left(Quads a) {
+  return {_mm256_slli_epi32(a.lo, kShift), _mm256_slli_epi32(a.hi, kShift)};
+}
+// out[4 row + i] = low byte i + 256 * high byte i of each row.
+inline void store_wide(Quads low, Quads high, uint16_t* out) {
+  const auto eight_rows = [](__m256i l, __m256i h, uint16_t* to) {
+    const __m256i a = _mm256_unpacklo_epi8(l, h), b = _mm256_unpackhi_epi8(l, h);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute2x128_si256(a, b, 0x20));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 16), _mm256_permute2x128_si256(a, b, 0x31));
+  };
+  eight_rows(low.lo, high.lo, out);
+  eight_rows(low.hi, high.hi, out + 32);
 }
 // 0xFF in the bytes of `a` that equal those of `b`.
 inline Quads equal_bytes(Quads a, Quads b) { return {_mm256_cmpeq_epi8(a.lo, b.lo), _mm256_cmpeq_epi8(a.hi, b.hi)}; }
@@ -340,6 +394,13 @@ inline Quads operator-(Quads a, Quads b) {
   return a;
 }
 
+template <typename Word>
+inline Quads from_words(Word word) {
+  uint32_t words[16];
+  for (size_t r = 0; r < 16; ++r) words[r] = word(r);
+  return Quads::load(words);
+}
+
 template <int kShift>
 inline Quads shift_bytes_unmasked(Quads a) {
   for (int i = 0; i < 4; ++i) {
@@ -381,6 +442,17 @@ inline Quads pick(Quads a) {
   const uint8x16_t o = vld1q_u8(order);
   for (int i = 0; i < 4; ++i) a.v[i] = vqtbl1q_u8(a.v[i], o);
   return a;
+}
+template <int kShift>
+inline Quads shift_words_left(Quads a) {
+  for (int i = 0; i < 4; ++i) a.v[i] = vreinterpretq_u8_u32(vshlq_n_u32(vreinterpretq_u32_u8(a.v[i]), kShift));
+  return a;
+}
+inline void store_wide(Quads low, Quads high, uint16_t* out) {
+  for (int i = 0; i < 4; ++i) {
+    vst1q_u16(out + 16 * i, vreinterpretq_u16_u8(vzip1q_u8(low.v[i], high.v[i])));
+    vst1q_u16(out + 16 * i + 8, vreinterpretq_u16_u8(vzip2q_u8(low.v[i], high.v[i])));
+  }
 }
 inline Quads equal_bytes(Quads a, Quads b) {
   for (int i = 0; i < 4; ++i) a.v[i] = vceqq_u8(a.v[i], b.v[i]);
@@ -449,9 +521,11 @@ inline I32x16 pair_sum(Broadcast pair, int16_t factor) {
 
 // Four bytes of each of 16 rows `stride` bytes apart.
 inline Quads load_words(const uint8_t* p, size_t stride) {
-  uint32_t words[16];
-  for (size_t r = 0; r < 16; ++r) std::memcpy(words + r, p + r * stride, 4);
-  return Quads::load(words);
+  return from_words([=](size_t row) {
+    uint32_t word;
+    std::memcpy(&word, p + row * stride, 4);
+    return word;
+  });
 }
 
 // Of every byte, the kCount bits from bit kFrom on, moved to bit kTo.

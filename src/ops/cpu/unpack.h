@@ -72,12 +72,10 @@ struct BlockRows {
 // Four scales of 16 weights each, from group 4 * kQuarter on, bytes that are signed or not; offset: see Shape.
 template <size_t kQuarter, bool kSigned>
 inline void put_scales_16(Panel& panel, Quads scales, int16_t offset) {
-  const auto put_scale = [&]<uint32_t i>() {
+  unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
     const Quads words = kSigned ? signed_scales<i>(scales) : unsigned_scales<i>(scales);
     words.store(panel.scales[0][4 * kQuarter + i]);
-  };
-  put_scale.template operator()<0>(), put_scale.template operator()<1>();
-  put_scale.template operator()<2>(), put_scale.template operator()<3>();
+  });
   if (offset == 0) return;
   times_pairs(kSigned ? signed_pairs<0, 1>(scales) : unsigned_pairs<0, 1>(scales), offset)
       .store(panel.pairs[2 * kQuarter]);
@@ -95,12 +93,10 @@ inline void put_minimums_16(Panel& panel, Quads minimums) {
 // Four scales and four minimums of 32 weights each, from group 4 * kHalf on.
 template <size_t kHalf>
 inline void put_scales_32(Panel& panel, Quads scales, Quads minimums) {
-  const auto put_group = [&]<uint32_t i>() {
+  unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
     unsigned_scales<i>(scales).store(panel.scales[0][4 * kHalf + i]);
     unsigned_pairs<i, i>(minimums).store(panel.pairs[4 * kHalf + i]);
-  };
-  put_group.template operator()<0>(), put_group.template operator()<1>();
-  put_group.template operator()<2>(), put_group.template operator()<3>();
+  });
 }
 
 // What Q4_K and Q5_K begin with: d f16, dmin f16, eight 6-bit scales and minimums in 12 bytes (see quant/k_quants.cpp).
@@ -131,7 +127,7 @@ inline void unpack_q5_k(BlockRows& rows, Panel& panel) {
   for (size_t half = 0; half < 2; ++half) {
     Quads fifth[4];  // bit `run` of a byte belongs to its weight of the run-th 32
     rows.quads(16 + 16 * half, fifth);
-    const auto put_runs = [&]<int kPair>() {
+    unrolled<4>([&]<uint32_t kPair>() SLUICE_INLINE {
       Quads q[4];
       rows.quads(48 + 32 * kPair + 16 * half, q);
       for (size_t j = 0; j < 4; ++j) {
@@ -139,9 +135,7 @@ inline void unpack_q5_k(BlockRows& rows, Panel& panel) {
         (bits<0, 4>(q[j]) | bits<2 * kPair, 1, 4>(fifth[j])).store(panel.bytes[0][quad]);
         (bits<4, 4>(q[j]) | bits<2 * kPair + 1, 1, 4>(fifth[j])).store(panel.bytes[0][quad + 8]);
       }
-    };
-    put_runs.template operator()<0>(), put_runs.template operator()<1>();
-    put_runs.template operator()<2>(), put_runs.template operator()<3>();
+    });
   }
 }
 
@@ -194,12 +188,10 @@ inline void unpack_q2_k(BlockRows& rows, Panel& panel) {
   put_bit_pairs(rows, 48, 32, panel, none);
   Quads scales[4];
   rows.quads(0, scales);
-  const auto put_quarter = [&]<size_t i>() {
+  unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
     put_scales_16<i, false>(panel, bits<0, 4>(scales[i]), 0);
     put_minimums_16<i>(panel, bits<4, 4>(scales[i]));
-  };
-  put_quarter.template operator()<0>(), put_quarter.template operator()<1>();
-  put_quarter.template operator()<2>(), put_quarter.template operator()<3>();
+  });
   const Quads d = rows.words(80);
   low_halves(d).store(panel.scale[0]);
   (F32x16::all(-0.0f) - high_halves(d)).store(panel.minimum[0]);
@@ -330,14 +322,16 @@ inline void unpack_iq4_xs(BlockRows& rows, Panel& panel) {
     if constexpr (shape_of(kType).wide()) times_pairs(words, 16).store(panel.scales[1][group]);
     if constexpr (kByteOffset != 0) times_pairs(signed_pairs<i, i>(scales), kByteOffset).store(panel.pairs[group]);
   };
-  const auto put_both = [&]<uint32_t i>() {
+  unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
     put_group.template operator()<i>(even - bias, 2 * i);
     put_group.template operator()<i>(odd - bias, 2 * i + 1);
-  };
-  put_both.template operator()<0>(), put_both.template operator()<1>();
-  put_both.template operator()<2>(), put_both.template operator()<3>();
+  });
   low_halves(head).store(panel.scale[0]);
 }
+
+// ---- codebooks -----------------------------------------------------------------------------------------------------
+
+#include "ops/cpu/unpack_grids.h"
 
 // ---- by format -----------------------------------------------------------------------------------------------------
 
@@ -357,6 +351,11 @@ constexpr bool unpacks_rows(quant::Type type) {
     case Type::kQ4_K:
     case Type::kQ5_K:
     case Type::kQ6_K:
+    case Type::kIQ2_XXS:
+    case Type::kIQ2_XS:
+    case Type::kIQ2_S:
+    case Type::kIQ3_XXS:
+    case Type::kIQ3_S:
       return true;
     default:
       return false;
@@ -378,6 +377,11 @@ inline void unpack_rows(BlockRows& rows, size_t block, Panel& panel) {
   if constexpr (kType == Type::kQ4_K) unpack_q4_k(rows, panel);
   if constexpr (kType == Type::kQ5_K) unpack_q5_k(rows, panel);
   if constexpr (kType == Type::kQ6_K) unpack_q6_k(rows, panel);
+  if constexpr (kType == Type::kIQ2_XXS) unpack_iq2_xxs(rows, panel);
+  if constexpr (kType == Type::kIQ2_XS) unpack_iq2_xs(rows, panel);
+  if constexpr (kType == Type::kIQ2_S) unpack_iq2_s(rows, panel);
+  if constexpr (kType == Type::kIQ3_XXS) unpack_iq3_xxs(rows, panel);
+  if constexpr (kType == Type::kIQ3_S) unpack_iq3_s(rows, panel);
 }
 
 // n_blocks blocks of each of `present` rows; `ahead`: see BlockRows.

@@ -33,7 +33,7 @@ inline float add_block(const quant::Format& format, const quant::UnpackedBlock& 
 
 // Each block is unpacked once for all activation rows. Blocks go in order along the row.
 inline void matmul_int8(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
-                        size_t y_stride) {
+                        size_t y_stride, const std::byte*) {
   const size_t n_blocks = x.n / format.block_weights;
   quant::UnpackedBlock block;
   for (size_t o = 0; o < n_out; ++o) {
