@@ -2,6 +2,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -31,6 +33,9 @@ extern const Kernels kKernels;
 namespace avx512vnni {
 extern const Kernels kKernels;
 }
+namespace amx {
+extern const Kernels kKernels;
+}
 #elif defined(__aarch64__)
 namespace neon {
 extern const Kernels kKernels;
@@ -57,6 +62,16 @@ bool has_avx_vnni() {
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || eax < 1) return false;  // eax: the last subleaf
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnni) != 0;
 }
+// AMX tiles of bytes: CPUID's bits, and Linux's permission for the process, which tile registers need since they make
+// its threads' saved state 8 KB larger (Documentation/arch/x86/xstate.rst, since Linux 5.16).
+bool has_amx_int8() {
+  constexpr unsigned kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAmxTile) == 0 || (edx & kAmxInt8) == 0)
+    return false;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
 
 #endif
 
@@ -67,7 +82,9 @@ std::vector<Entry> detect() {
   const bool avx2 = has_f16c() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return {{&avx512vnni::kKernels, avx512 && __builtin_cpu_supports("avx512vnni")},
+  const bool avx512vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+  return {{&amx::kKernels, avx512vnni && has_amx_int8()},
+          {&avx512vnni::kKernels, avx512vnni},
           {&avx512::kKernels, avx512},
           {&avxvnni::kKernels, avx2 && has_avx_vnni()},
           {&avx2::kKernels, avx2},

@@ -8,11 +8,23 @@
 #error "test_intrinsics.h is for kernel sources that are compiled to be emulated"
 #endif
 
-// Some compilers have macros for those that take a constant.
+// The names are the compiler's, and so reserved.
+// NOLINTBEGIN(bugprone-reserved-identifier,bugprone-macro-parentheses)
+
+// Some of them are macros in some compilers.
 #undef _mm256_dpbusd_avx_epi32
 #undef _mm512_cmp_ps_mask
+#undef _mm512_cmpeq_epi8_mask
 #undef _mm512_extractf32x8_ps
 #undef _mm512_inserti64x4
+#undef _mm512_setr_epi32
+#undef _mm512_setr_epi64
+#undef _mm512_slli_epi16
+#undef _mm512_slli_epi32
+#undef _mm512_srai_epi16
+#undef _mm512_srai_epi32
+#undef _mm512_srli_epi16
+#undef _mm512_srli_epi32
 
 // Per 32-bit lane: src + the four products of an unsigned byte of a and a signed one of b.
 inline __m256i _mm256_dpbusd_avx_epi32(__m256i src, __m256i a, __m256i b) {
@@ -57,6 +69,7 @@ SLUICE_BY_HALVES_2(_mm512_sub_epi8, _mm256_sub_epi8, __m512i)
 SLUICE_BY_HALVES_2(_mm512_add_epi16, _mm256_add_epi16, __m512i)
 SLUICE_BY_HALVES_2(_mm512_add_epi32, _mm256_add_epi32, __m512i)
 SLUICE_BY_HALVES_2(_mm512_sub_epi32, _mm256_sub_epi32, __m512i)
+SLUICE_BY_HALVES_2(_mm512_sub_epi16, _mm256_sub_epi16, __m512i)
 SLUICE_BY_HALVES_2(_mm512_mullo_epi16, _mm256_mullo_epi16, __m512i)
 SLUICE_BY_HALVES_2(_mm512_mullo_epi32, _mm256_mullo_epi32, __m512i)
 SLUICE_BY_HALVES_2(_mm512_madd_epi16, _mm256_madd_epi16, __m512i)
@@ -70,6 +83,8 @@ SLUICE_SHIFT_BY_HALVES(_mm512_srli_epi32, _mm256_srli_epi32)
 SLUICE_SHIFT_BY_HALVES(_mm512_srai_epi32, _mm256_srai_epi32)
 // These stay within 128 bits, so within a half.
 SLUICE_BY_HALVES_2(_mm512_shuffle_epi8, _mm256_shuffle_epi8, __m512i)
+SLUICE_BY_HALVES_2(_mm512_unpacklo_epi8, _mm256_unpacklo_epi8, __m512i)
+SLUICE_BY_HALVES_2(_mm512_unpackhi_epi8, _mm256_unpackhi_epi8, __m512i)
 SLUICE_BY_HALVES_2(_mm512_unpacklo_epi32, _mm256_unpacklo_epi32, __m512i)
 SLUICE_BY_HALVES_2(_mm512_unpackhi_epi32, _mm256_unpackhi_epi32, __m512i)
 SLUICE_BY_HALVES_2(_mm512_unpacklo_epi64, _mm256_unpacklo_epi64, __m512i)
@@ -97,6 +112,24 @@ inline __m512 _mm512_loadu_ps(const float* p) { return {_mm256_loadu_ps(p), _mm2
 inline void _mm512_storeu_ps(float* p, __m512 a) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);
+}
+inline __m512i _mm512_setr_epi32(int a, int b, int c, int d, int e, int f, int g, int h, int i, int j, int k, int l,
+                                 int m, int n, int o, int p) {
+  return {_mm256_setr_epi32(a, b, c, d, e, f, g, h), _mm256_setr_epi32(i, j, k, l, m, n, o, p)};
+}
+inline __m512i _mm512_setr_epi64(long long a, long long b, long long c, long long d, long long e, long long f,
+                                 long long g, long long h) {
+  return {_mm256_set_epi64x(d, c, b, a), _mm256_set_epi64x(h, g, f, e)};
+}
+
+// Lane i is lane index[i] of a's and b's sixteen.
+inline __m512i _mm512_permutex2var_epi64(__m512i a, __m512i index, __m512i b) {
+  uint64_t from[16], at[8], to[8];
+  _mm512_storeu_si512(from, a);
+  _mm512_storeu_si512(from + 8, b);
+  _mm512_storeu_si512(at, index);
+  for (int i = 0; i < 8; ++i) to[i] = from[at[i] & 15];
+  return _mm512_loadu_si512(to);
 }
 
 // Halves by name.
@@ -149,3 +182,79 @@ inline __m512 _mm512_mask_blend_ps(__mmask16 mask, __m512 a, __m512 b) {
 }
 
 #endif
+
+#if defined(SLUICE_TILES)
+
+#undef _tile_zero
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_dpbssd
+#undef _tile_dpbsud
+
+// A thread's tile registers: of each, `rows` rows of `row_bytes` bytes. All zero: no tiles are configured, so that any
+// use of one traps, as it would in a processor.
+struct EmulatedTiles {
+  uint8_t bytes[8][16][64];
+  size_t rows[8], row_bytes[8];
+};
+static thread_local EmulatedTiles emulated_tiles;
+
+inline void require(bool holds) {
+  if (!holds) __builtin_trap();
+}
+
+inline void _tile_release() { emulated_tiles = {}; }
+inline void _tile_loadconfig(const void* p) {
+  uint8_t config[64];  // palette, first row, 14 reserved, 16 counts of bytes a row (16 bits), 16 counts of rows
+  std::memcpy(config, p, sizeof config);
+  require(config[0] == 1 && config[1] == 0);
+  for (int i = 2; i < 16; ++i) require(config[i] == 0);
+  _tile_release();
+  for (int i = 0; i < 16; ++i) {
+    const int row_bytes = config[16 + 2 * i] | config[17 + 2 * i] << 8, rows = config[48 + i];
+    require(rows <= 16 && row_bytes <= 64 && (rows == 0) == (row_bytes == 0));
+    require(i < 8 || rows == 0);  // eight registers
+    if (i < 8)
+      emulated_tiles.rows[i] = static_cast<size_t>(rows), emulated_tiles.row_bytes[i] = static_cast<size_t>(row_bytes);
+  }
+}
+inline void _tile_zero(int tile) {
+  require(emulated_tiles.rows[tile] != 0);
+  std::memset(emulated_tiles.bytes[tile], 0, sizeof emulated_tiles.bytes[tile]);
+}
+inline void _tile_loadd(int tile, const void* base, size_t stride) {
+  _tile_zero(tile);
+  for (size_t r = 0; r < emulated_tiles.rows[tile]; ++r)
+    std::memcpy(emulated_tiles.bytes[tile][r], static_cast<const uint8_t*>(base) + r * stride,
+                emulated_tiles.row_bytes[tile]);
+}
+inline void _tile_stored(int tile, void* base, size_t stride) {
+  require(emulated_tiles.rows[tile] != 0);
+  for (size_t r = 0; r < emulated_tiles.rows[tile]; ++r)
+    std::memcpy(static_cast<uint8_t*>(base) + r * stride, emulated_tiles.bytes[tile][r],
+                emulated_tiles.row_bytes[tile]);
+}
+
+// c[m][n] += sum over k and i < 4 of a[m][k][i], signed, times b[k][n][i], of type B.
+template <typename B>
+inline void tile_products(int c, int a, int b) {
+  const EmulatedTiles& t = emulated_tiles;
+  require(t.rows[c] != 0 && t.rows[a] == t.rows[c] && t.row_bytes[b] == t.row_bytes[c]);
+  require(t.row_bytes[a] == 4 * t.rows[b]);
+  for (size_t m = 0; m < t.rows[c]; ++m)
+    for (size_t n = 0; n < t.row_bytes[c] / 4; ++n) {
+      uint32_t sum;  // wraps
+      std::memcpy(&sum, t.bytes[c][m] + 4 * n, 4);
+      for (size_t k = 0; k < t.rows[b]; ++k)
+        for (size_t i = 0; i < 4; ++i)
+          sum += static_cast<uint32_t>(static_cast<int8_t>(t.bytes[a][m][4 * k + i]) *
+                                       static_cast<B>(t.bytes[b][k][4 * n + i]));
+      std::memcpy(emulated_tiles.bytes[c][m] + 4 * n, &sum, 4);
+    }
+}
+inline void _tile_dpbssd(int c, int a, int b) { tile_products<int8_t>(c, a, b); }
+inline void _tile_dpbsud(int c, int a, int b) { tile_products<uint8_t>(c, a, b); }
+
+#endif
+
+// NOLINTEND(bugprone-reserved-identifier,bugprone-macro-parentheses)
