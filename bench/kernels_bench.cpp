@@ -124,17 +124,21 @@ void attention(State& state, const Kernels& kernels, ops::cpu::CacheType type, s
   const std::vector<float> q = test::random_floats(random, n_heads * kDim);
   std::vector<float> out(n_heads * kDim);
   for (auto _ : state) {
-    kernels.attention({.q = q.data(),
-                       .out = out.data(),
-                       .n_heads = n_heads,
-                       .head_dim = kDim,
-                       .value_dim = kDim,
-                       .n_keys = depth,
-                       .pages = pages.data(),
-                       .key_offset = 0,
-                       .value_offset = half,
-                       .type = type,
-                       .scale = 0.0625f});
+    test::attend(kernels,
+                 {.q = q.data(),
+                  .q_stride = kDim,
+                  .running = nullptr,
+                  .n_heads = n_heads,
+                  .head_dim = kDim,
+                  .value_dim = kDim,
+                  .first = 0,
+                  .end = 0,
+                  .pages = pages.data(),
+                  .key_offset = 0,
+                  .value_offset = half,
+                  .type = type,
+                  .scale = 0.0625f},
+                 depth, out.data());
     benchmark::ClobberMemory();
   }
   count(state, static_cast<double>(cache.size()), 4.0 * static_cast<double>(depth * kDim * n_heads));

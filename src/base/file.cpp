@@ -11,70 +11,53 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/range_read.h"
 
 namespace sluice {
 
 namespace {
 
-constexpr size_t kMaxPieces = 1024;           // IOV_MAX of Linux and macOS
-constexpr size_t kMaxRead = size_t{1} << 30;  // Linux cuts a single read at 2 GiB - 4 KiB
+constexpr size_t kMaxWrite = size_t{1} << 30;  // Linux cuts a single write at 2 GiB - 4 KiB
 
-[[noreturn]] void fail_read(const std::string& path, uint64_t offset, int error) {
-  fail(ErrorKind::kIo, "{}: reading at offset {} failed: {}", path, offset, std::strerror(error));
-}
-
-[[noreturn]] void fail_short(const std::string& path, uint64_t offset, uint64_t missing) {
-  fail(ErrorKind::kIo,
-       "{}: the file ends at offset {}, {} bytes before the end of what was to be read; it was truncated or replaced "
-       "while open, get it again",
-       path, offset, missing);
+uint64_t length_of(std::span<const iovec> pieces) {
+  uint64_t total = 0;
+  for (const iovec& piece : pieces) total += piece.iov_len;
+  return total;
 }
 
 class PosixFile final : public File {
  public:
-  PosixFile(std::string path, int fd, uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
-  ~PosixFile() override { ::close(fd_); }
+  PosixFile(std::string path, int fd, uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {
+    if (size < kLargeRead) return;
+    direct_fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+    // What is read directly must not be brought into the page cache as well, by small reads beside it.
+    if (direct_fd_ >= 0) ::posix_fadvise(fd_, 0, 0, POSIX_FADV_RANDOM);
+  }
+  ~PosixFile() override {
+    ::close(fd_);
+    if (direct_fd_ >= 0) ::close(direct_fd_);
+  }
 
   const std::string& path() const override { return path_; }
   uint64_t size() const override { return size_; }
 
   void read_at(uint64_t offset, std::span<std::byte> out) const override {
-    while (!out.empty()) {
-      const ssize_t n = ::pread(fd_, out.data(), std::min(out.size(), kMaxRead), static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail_read(path_, offset, errno);
-      if (n == 0) fail_short(path_, offset, out.size());
-      out = out.subspan(static_cast<size_t>(n));
-      offset += static_cast<uint64_t>(n);
-    }
+    const iovec piece{out.data(), out.size()};
+    read_scattered(offset, {&piece, 1});
   }
 
   void read_scattered(uint64_t offset, std::span<const iovec> pieces) const override {
-    std::vector<iovec> rest(pieces.begin(), pieces.end());
-    size_t first = 0;
-    while (true) {
-      while (first < rest.size() && rest[first].iov_len == 0) ++first;
-      if (first == rest.size()) return;
-      const size_t count = std::min(rest.size() - first, kMaxPieces);
-      const ssize_t n = ::preadv(fd_, rest.data() + first, static_cast<int>(count), static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail_read(path_, offset, errno);
-      if (n == 0) fail_short(path_, offset, rest[first].iov_len);
-      offset += static_cast<uint64_t>(n);
-      for (auto left = static_cast<size_t>(n); left > 0;) {
-        iovec& piece = rest[first];
-        const size_t taken = std::min(left, piece.iov_len);
-        piece.iov_base = static_cast<std::byte*>(piece.iov_base) + taken;
-        piece.iov_len -= taken;
-        left -= taken;
-        if (piece.iov_len == 0) ++first;
-      }
-    }
+    const ReadableFile file{path_, fd_, direct_fd_};
+    if (length_of(pieces) < kLargeRead)
+      read_small(file, offset, pieces);
+    else
+      read_large(file, offset, pieces);
   }
 
  private:
   std::string path_;
   int fd_;
+  int direct_fd_ = -1;
   uint64_t size_;
 };
 
@@ -115,9 +98,7 @@ class FaultyFile final : public File {
   }
 
   void read_scattered(uint64_t offset, std::span<const iovec> pieces) const override {
-    uint64_t total = 0;
-    for (const iovec& piece : pieces) total += piece.iov_len;
-    check(offset, total);
+    check(offset, length_of(pieces));
     file_->read_scattered(offset, pieces);
   }
 
@@ -185,7 +166,7 @@ AtomicFileWriter::~AtomicFileWriter() {
 
 void AtomicFileWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_, bytes.data(), std::min(bytes.size(), kMaxRead));
+    const ssize_t n = ::write(fd_, bytes.data(), std::min(bytes.size(), kMaxWrite));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail(ErrorKind::kIo, "{}: writing at offset {} failed: {}", temporary_, offset_, std::strerror(errno));
     bytes = bytes.subspan(static_cast<size_t>(n));

@@ -13,7 +13,8 @@ constexpr size_t kAlignment = 64;
 
 // Owns zeroed bytes at an address that is a multiple of kAlignment.
 //
-// Large buffers ask for huge pages: 4 KiB pages cost about 16 % of the read bandwidth.
+// Buffers of a huge page (2 MiB) and more begin at one's border and ask for huge pages: 4 KiB pages cost about 16 % of
+// the read bandwidth.
 class Buffer {
  public:
   Buffer() = default;
@@ -26,6 +27,10 @@ class Buffer {
     std::swap(size_, other.size_);
     return *this;
   }
+
+  // Fetches all pages and keeps them in memory until the buffer goes. Throws Error(kLimit) that says which limit
+  // refused it and how it is raised; `what` names the buffer there.
+  void lock(const char* what);
 
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
@@ -47,6 +52,9 @@ class Buffer {
   std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
+
+// The largest amount of memory that this process may lock, in bytes; UINT64_MAX: no limit.
+uint64_t lock_limit();
 
 // Lets a test make the n-th allocation from now (0 = the next) fail; a negative n turns that off.
 void fail_allocation_after(int64_t n);

@@ -1,11 +1,17 @@
 #include "base/system.h"
 
+#include <fmt/ranges.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <string>
+
+#include "base/error.h"
 
 namespace sluice {
 
@@ -39,6 +45,17 @@ uint64_t peak_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+void restrict_to_cpus(std::span<const int> cpus) {
+  cpu_set_t wanted;
+  CPU_ZERO(&wanted);
+  for (const int cpu : cpus)
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &wanted);
+  if (::sched_setaffinity(0, sizeof wanted, &wanted) != 0)
+    fail(ErrorKind::kUsage,
+         "this process may not run on the CPUs asked for ({}): {}; `taskset -cp $$` lists those it may",
+         fmt::join(cpus, ", "), std::strerror(errno));
 }
 
 double now_seconds() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace sluice {
 
@@ -11,6 +12,10 @@ uint64_t available_memory();
 
 // The most memory this process has had resident so far, in bytes.
 uint64_t peak_resident_bytes();
+
+// Keeps the calling thread, and the threads that it starts from now on, to these CPUs (numbers as in /proc/cpuinfo).
+// Throws Error(kUsage) when this process may use none of them.
+void restrict_to_cpus(std::span<const int> cpus);
 
 // Seconds since some fixed moment, monotonic.
 double now_seconds();

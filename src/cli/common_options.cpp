@@ -19,6 +19,12 @@ void ComputeOptions::declare(OptionTable& table, bool with_context) {
   table.group("Compute");
   table.option("-t, --threads", "N", "threads that compute", &threads,
                {.env = "THREADS", .min = 1, .max = 1024, .default_text = "one per core"});
+  table.option("-tb, --threads-batch", "N", "threads that compute when several tokens are computed together",
+               &threads_batch, {.min = 1, .max = 1024, .default_text = "as --threads"});
+  table.custom("-C, --cpu-mask", "HEX", "run on these CPUs only: bit i of the hexadecimal number is CPU i",
+               [this](std::string_view text) { cpus = parse_cpu_mask(text); },
+               {.default_text = "all that the process may use"});
+  table.flag("--mlock", "keep the weights in memory, whatever else wants it", &lock_memory, {.env = "MLOCK"});
   if (with_context)
     table.option("-c, --ctx-size", "N", "tokens of context; 0, and at most: as many as the model was trained for",
                  &context, {.env = "CTX_SIZE"});
@@ -73,7 +79,6 @@ void declare_accepted_options(OptionTable& table) {
   table.accept("-cmoe, --cpu-moe", "", cpu_only);
   table.accept("--no-host", "", cpu_only);
   table.accept("--mmap | --no-mmap", "", read_explicitly);
-  table.accept("--mlock", "", read_explicitly);
   table.accept("-kvu, --kv-unified | -no-kvu, --no-kv-unified", "", one_cache);
   table.accept("-fa, --flash-attn", "on|off|auto",
                "attention never stores its score matrix; this option changes nothing",

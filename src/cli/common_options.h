@@ -23,10 +23,13 @@ struct ModelOptions {
 
 // How a forward pass is computed and how long a context may be.
 struct ComputeOptions {
-  std::optional<uint32_t> threads;  // not given: one per core that the process may use
-  uint32_t context = 16384;         // tokens, at most as many as the model was trained for; 0: just as many
-  uint32_t batch = 2048;            // tokens of a prompt that are handed to the model together
-  uint32_t micro_batch = 512;       // tokens that are computed together
+  std::optional<uint32_t> threads;        // not given: one per core that the process may use
+  std::optional<uint32_t> threads_batch;  // not given: as many
+  std::vector<int> cpus;                  // empty: all that the process may use
+  bool lock_memory = false;
+  uint32_t context = 16384;    // tokens, at most as many as the model was trained for; 0: just as many
+  uint32_t batch = 2048;       // tokens of a prompt that are handed to the model together
+  uint32_t micro_batch = 512;  // tokens that are computed together
   ops::cpu::CacheType cache_keys = ops::cpu::CacheType::kF16;
   ops::cpu::CacheType cache_values = ops::cpu::CacheType::kF16;
   std::optional<std::string> isa;  // not given: the best that this processor has

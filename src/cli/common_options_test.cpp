@@ -45,6 +45,12 @@ TEST(CommonOptions, LinesWrittenForLlamaCppAreUnderstood) {
                                         "--kv-unified",
                                         "--no-mmap",
                                         "--mlock",
+                                        "-t",
+                                        "8",
+                                        "-tb",
+                                        "16",
+                                        "--cpu-mask",
+                                        "0xF0A",
                                         "--no-host",
                                         "--no-warmup",
                                         "--override-kv",
@@ -64,7 +70,11 @@ TEST(CommonOptions, LinesWrittenForLlamaCppAreUnderstood) {
   EXPECT_EQ(all.compute.cache_values, ops::cpu::CacheType::kF16);
   EXPECT_EQ(all.sampling.temperature, 0.0f);
   EXPECT_EQ(all.sampling.logit_bias, (std::vector<std::string>{"15043-1", "2+0.5"}));
-  EXPECT_EQ(result.notices.size(), 9u);
+  EXPECT_EQ(all.compute.threads, 8u);
+  EXPECT_EQ(all.compute.threads_batch, 16u);
+  EXPECT_EQ(all.compute.cpus, (std::vector<int>{1, 3, 8, 9, 10, 11}));
+  EXPECT_TRUE(all.compute.lock_memory);
+  EXPECT_EQ(result.notices.size(), 8u);
 }
 
 TEST(CommonOptions, SeedMinusOneMeansANewOne) {
@@ -76,8 +86,8 @@ TEST(CommonOptions, SeedMinusOneMeansANewOne) {
 }
 
 TEST(CommonOptions, ValuesThatMeanNothingAreRefused) {
-  for (const char* wrong :
-       {"--temp=-0.1", "--top-p=1.5", "--min-p=-1", "-ub=0", "--threads=0", "-ctk=f64", "--top-k=-1"}) {
+  for (const char* wrong : {"--temp=-0.1", "--top-p=1.5", "--min-p=-1", "-ub=0", "--threads=0", "-ctk=f64",
+                            "--top-k=-1", "-C=0x0", "-C=", "-C=0xG", "-C=-1", "-tb=0"}) {
     EXPECT_THROW(Everything().parse({"-m", "m", wrong}), Error) << wrong;
   }
 }

@@ -19,6 +19,9 @@ EngineOptions engine_options(const ModelOptions& model, const ComputeOptions& co
   options.path = model.path;
   options.overrides = model.overrides;
   options.threads = static_cast<int>(compute.threads.value_or(0));
+  options.threads_batch = static_cast<int>(compute.threads_batch.value_or(0));
+  options.cpus = compute.cpus;
+  options.lock_memory = compute.lock_memory;
   options.context = compute.context;
   options.micro_batch = std::min(compute.batch, compute.micro_batch);
   options.cache_type = compute.cache_keys;

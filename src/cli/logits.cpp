@@ -58,7 +58,7 @@ int print_logits(const LogitsOptions& options) {
     model::Batch batch{{&sequence}, {}, {}, false};
     for (size_t i = at; i < end; ++i) batch.rows.push_back({0, ids[i], !options.last || i + 1 == ids.size(), false});
     const size_t wanted_rows = options.last ? (end == ids.size() ? 1 : 0) : end - at;
-    model::Pass pass(engine->model(), engine->context(), engine->workspace(), std::move(batch));
+    model::Pass pass = engine->begin_pass(std::move(batch));
     pass.finish();
     for (size_t i = 0; i < wanted_rows; ++i) out.write(pass.logits(i));
   }

@@ -144,7 +144,10 @@ ParseResult OptionTable::parse(std::span<const std::string> arguments, const Env
     if (!first) continue;
     seen.push_back(&option);
     if (!option.details.notice.empty()) {
-      result.notices.push_back(fmt::format("{}: {}", option.canonical(), option.details.notice));
+      // By the name that says what was asked for: --no-mmap is not --mmap.
+      const bool negated = option.is_flag() && !option.negations.empty() && !parse_switch(entry.text);
+      const std::string& name = negated ? option.negations.back() : option.canonical();
+      result.notices.push_back(fmt::format("{}: {}", name, option.details.notice));
     }
   }
   for (const Option& option : options_) {

@@ -37,6 +37,7 @@ struct Sample {
     table.flag("--json", "json", &json);
     table.accept("--mlock", "", "nothing is locked");
     table.accept("--device", "NAME", "there is one device");
+    table.accept("-kvu, --kv-unified | -no-kvu, --no-kv-unified", "", "there is one cache");
   }
 };
 
@@ -160,6 +161,8 @@ TEST_F(OptionsTest, ErrorsNameOptionValueAndRemedy) {
 TEST_F(OptionsTest, AcceptedOptionsAreNoticedOnce) {
   const ParseResult result = parse({"--mlock", "--device", "CUDA0", "--mlock"});
   EXPECT_EQ(result.notices, (std::vector<std::string>{"--mlock: nothing is locked", "--device: there is one device"}));
+  EXPECT_EQ(parse({"-no-kvu"}).notices, std::vector<std::string>{"--no-kv-unified: there is one cache"});
+  EXPECT_EQ(parse({"-kvu"}).notices, std::vector<std::string>{"--kv-unified: there is one cache"});
   EXPECT_TRUE(parse({"-t", "1"}).notices.empty());
 }
 

@@ -123,7 +123,7 @@ void score_window(Engine& engine, std::span<const int32_t> tokens, size_t first,
     const size_t end = std::min<size_t>(tokens.size() - 1, at + engine.micro_batch());
     model::Batch batch{{&sequence}, {}, {}, false};
     for (size_t i = at; i < end; ++i) batch.rows.push_back({0, tokens[i], i + 1 >= first, false});
-    model::Pass pass(engine.model(), engine.context(), engine.workspace(), std::move(batch));
+    model::Pass pass = engine.begin_pass(std::move(batch));
     pass.finish();
     size_t row = 0;
     for (size_t i = at; i < end; ++i)

@@ -103,6 +103,25 @@ uint64_t parse_size(std::string_view text) {
   return static_cast<uint64_t>(bytes);
 }
 
+std::vector<int> parse_cpu_mask(std::string_view text) {
+  constexpr size_t kMostDigits = 256;  // of the 1024 CPUs that Linux's plain calls know
+  std::string_view digits = text;
+  if (digits.starts_with("0x") || digits.starts_with("0X")) digits.remove_prefix(2);
+  std::vector<int> cpus;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    unsigned digit = 0;
+    const char* const at = digits.data() + digits.size() - 1 - i;
+    if (digits.size() > kMostDigits || std::from_chars(at, at + 1, digit, 16).ec != std::errc{})
+      fail(ErrorKind::kUsage, "'{}' is no hexadecimal number of at most {} digits, such as 0xF for CPUs 0 to 3", text,
+           kMostDigits);
+    for (int bit = 0; bit < 4; ++bit)
+      if (digit >> bit & 1) cpus.push_back(static_cast<int>(4 * i) + bit);
+  }
+  if (cpus.empty())
+    fail(ErrorKind::kUsage, "'{}' names no CPU; bit i of the hexadecimal number stands for CPU i", text);
+  return cpus;
+}
+
 std::string format_number(double value) { return fmt::format("{}", value); }
 std::string format_number(float value) { return fmt::format("{}", value); }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sluice::cli {
 
@@ -20,6 +21,10 @@ bool parse_switch(std::string_view text);
 // Bytes: a number (fractions allowed) with an optional unit. B, or K M G T with an optional i, B or iB, in either case;
 // every unit is a power of 1024, as everywhere in this field: 6GiB = 6GB = 6g = 6442450944.
 uint64_t parse_size(std::string_view text);
+
+// The set bits of a hexadecimal number of up to 1024 bits, with or without 0x, ascending: 0xC is {2, 3}. Errors:
+// anything else, or no bit set.
+std::vector<int> parse_cpu_mask(std::string_view text);
 
 // The shortest text that parse_number() reads back as the same value.
 std::string format_number(double value);

@@ -28,6 +28,12 @@ uint32_t checked_micro_batch(const EngineOptions& options) {
 // One page more than the context: a snapshot may share the last page, which is then copied before it is written.
 size_t pages_for(size_t positions) { return (positions + kTile - 1) / kTile + 1; }
 
+int threads_of(const EngineOptions& options) {
+  if (!options.cpus.empty())
+    restrict_to_cpus(options.cpus);  // before the first thread starts, and before they are counted
+  return options.threads > 0 ? options.threads : default_threads();
+}
+
 const ops::cpu::Kernels& kernels_for(const std::string& isa) {
   return isa.empty() ? *ops::cpu::usable_kernels()[0] : ops::cpu::find_kernels(isa);
 }
@@ -62,12 +68,43 @@ MemoryPlan ModelFile::plan(const EngineOptions& options, uint32_t sessions) cons
   return plan;
 }
 
+namespace {
+
+// Draft blocks are not part of a plain token.
+bool is_of_draft(const gguf::TensorInfo& t, const model::Hyperparameters& hp) {
+  return hp.n_draft_layers > 0 && t.name.starts_with("blk." + std::to_string(hp.n_layers) + ".");
+}
+
+}  // namespace
+
+uint64_t ModelFile::bytes_to_load() const {
+  uint64_t total = 0;
+  for (const gguf::TensorInfo& t : container.tensors())
+    if (!is_of_draft(t, hp)) total += t.bytes;
+  return total;
+}
+
+uint64_t ModelFile::operations_per_token(bool with_head) const {
+  const bool tied = container.find_tensor("output.weight") == nullptr;
+  uint64_t weights = 0;
+  for (const gguf::TensorInfo& t : container.tensors()) {
+    // Vectors scale or shift; the taps of convolutions lie as a matrix, but nothing is multiplied by it as one.
+    if (t.rows == 1 || t.name.ends_with(".ssm_conv1d.weight") || is_of_draft(t, hp)) continue;
+    const bool embedding = t.name == "token_embd.weight";
+    const bool head = t.name == "output.weight" || (embedding && tied);
+    if (embedding && !tied) continue;  // a row is looked up
+    if (head && !with_head) continue;
+    const bool of_experts = t.name.find("_exps.weight") != std::string::npos;
+    weights += t.extents[0] * (of_experts ? t.rows / hp.n_experts * hp.n_experts_used : t.rows);
+  }
+  return 2 * weights;
+}
+
 uint64_t ModelFile::bytes_per_token() const {
   uint64_t total = 0;
   for (const gguf::TensorInfo& t : container.tensors()) {
-    // Draft blocks are not part of a plain token; of an untied embedding only a row is.
-    const std::string draft = "blk." + std::to_string(hp.n_layers) + ".";
-    if (hp.n_draft_layers > 0 && t.name.starts_with(draft)) continue;
+    if (is_of_draft(t, hp)) continue;
+    // Of an untied embedding only a row is read.
     if (t.name == "token_embd.weight" && container.find_tensor("output.weight") != nullptr)
       total += t.row_bytes;
     else if (t.name.find("_exps.weight") != std::string::npos)
@@ -80,7 +117,9 @@ uint64_t ModelFile::bytes_per_token() const {
 
 Engine::Engine(const EngineOptions& options)
     : file_(ModelFile::open(options.path, options.overrides)),
-      pool_(options.threads > 0 ? options.threads : default_threads()),
+      threads_(threads_of(options)),
+      threads_batch_(options.threads_batch > 0 ? options.threads_batch : threads_),
+      pool_(std::max(threads_, threads_batch_)),
       context_{pool_, kernels_for(options.isa)},
       plan_(file_.plan(options)),
       context_size_(context_of(options, file_.hp)),
@@ -88,8 +127,9 @@ Engine::Engine(const EngineOptions& options)
       tokenizer_(chat::read_vocabulary(file_.container.metadata())),
       model_([&] {
         const double start = now_seconds();
-        model::Model loaded = model::Model::load(file_.container, options.cache_type,
-                                                 {.draft_head = options.draft_head, .progress = options.progress});
+        model::Model loaded = model::Model::load(
+            file_.container, options.cache_type,
+            {.draft_head = options.draft_head, .lock = options.lock_memory, .progress = options.progress});
         load_seconds_ = now_seconds() - start;
         return loaded;
       }()) {
@@ -97,6 +137,11 @@ Engine::Engine(const EngineOptions& options)
   pages_ = std::make_unique<state::PagePool>(model_.layout.page_bytes(), pages_for(context_size_));
   for (int32_t id = 0; id < static_cast<int32_t>(model_.hp.n_vocab); ++id)
     if (!tokenizer_.contains(id) || tokenizer_.is_unused(id)) never_.push_back(id);
+}
+
+model::Pass Engine::begin_pass(model::Batch batch, model::Profile* profile) {
+  pool_.set_active(batch.rows.size() > 1 ? threads_batch_ : threads_);
+  return {model_, context_, *workspace_, std::move(batch), profile};
 }
 
 decode::SamplingParameters Engine::sampling_defaults() const {

@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <map>
+#include <thread>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -57,6 +59,76 @@ TEST(ModelFile, BytesPerTokenAreDenseWeightsARowAndTheExpertsInUse) {
   // Of the file's 828096 bytes of tensors: 430080 of experts, of which 2 in 8 are used, and 640 rows of the embedding
   // in 65280 bytes, of which one is.
   EXPECT_EQ(ModelFile::open(test::micro_model()).bytes_per_token(), 828096u - 430080 + 430080 / 4 - 65280 + 102);
+}
+
+// The logits of a batch of tokens on a fresh sequence, where the last of them wants logits.
+std::vector<float> logits_of(Engine& engine, const std::vector<int32_t>& tokens, model::Profile* profile = nullptr) {
+  state::Sequence sequence(engine.pages(), engine.model().layout.recurrent_floats());
+  model::Batch batch{{&sequence}, {}, {}, false};
+  for (const int32_t token : tokens) batch.rows.push_back({0, token, token == tokens.back(), false});
+  model::Pass pass = engine.begin_pass(std::move(batch), profile);
+  pass.finish();
+  return {pass.logits(0).begin(), pass.logits(0).end()};
+}
+
+TEST(Profile, CountsTheBytesAndOperationsThatTheFileCallsFor) {
+  Engine engine(test::micro_options());
+  const ModelFile file = ModelFile::open(test::micro_model());
+  model::Profile profile;
+  EXPECT_TRUE(test::same_bits(logits_of(engine, {7}, &profile), logits_of(engine, {7}))) << "measuring changes nothing";
+  double bytes = 0, operations = 0;
+  for (const model::Part part :
+       {model::Part::kAttentionProjections, model::Part::kDeltaProjections, model::Part::kRouter, model::Part::kExperts,
+        model::Part::kSharedExpert, model::Part::kFeedForward, model::Part::kHead}) {
+    bytes += profile.of(part).bytes;
+    operations += profile.of(part).operations;
+  }
+  // The shared experts' gates are products with vectors, which the file does not count.
+  const double gates = 2.0 * file.hp.n_embd * file.hp.n_layers;
+  EXPECT_EQ(operations, static_cast<double>(file.operations_per_token(true)) + gates);
+  // Norms, convolutions and the row of the embedding are no products: a few percent of this small model.
+  EXPECT_LT(bytes, static_cast<double>(file.bytes_per_token()));
+  EXPECT_GT(bytes, 0.9 * static_cast<double>(file.bytes_per_token()));
+  const model::Hyperparameters& hp = file.hp;
+  const double state = 4.0 * hp.n_value_heads * hp.state_key_dim * hp.state_value_dim;
+  EXPECT_EQ(profile.of(model::Part::kDeltaNet).bytes, 2 * state * hp.n_layers / 2) << "read and written";
+  EXPECT_EQ(profile.of(model::Part::kAttention).bytes,
+            2.0 * hp.n_kv_heads * (hp.key_dim + hp.value_dim) * hp.n_layers / 2)
+      << "one position of f16";
+}
+
+TEST(Engine, PassesOfSeveralRowsRunOnThreadsOfTheirOwnNumber) {
+  EngineOptions options = test::micro_options();
+  const std::vector<float> one = logits_of(*std::make_unique<Engine>(options), {7}),
+                           several = logits_of(*std::make_unique<Engine>(options), {7, 8, 9});
+  options.threads = 2;
+  options.threads_batch = 3;
+  Engine engine(options);
+  EXPECT_TRUE(test::same_bits(logits_of(engine, {7}), one));
+  EXPECT_EQ(engine.context().pool.active(), 2);
+  EXPECT_TRUE(test::same_bits(logits_of(engine, {7, 8, 9}), several));
+  EXPECT_EQ(engine.context().pool.active(), 3);
+}
+
+TEST(Engine, RunsOnTheCpusAskedFor) {
+  EngineOptions options = test::micro_options();
+  options.cpus = {1 << 20};
+  EXPECT_THROW(Engine{options}, Error) << "no machine has so many";
+  // In a thread of its own, since the restriction stays with the thread that asked for it.
+  std::thread([&] {
+    cpu_set_t allowed;
+    ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    int last = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &allowed)) last = cpu;
+    options.cpus = {last};
+    options.threads = 0;
+    Engine engine(options);
+    EXPECT_EQ(engine.threads(), 1) << "as many as cores asked for";
+    ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    EXPECT_EQ(CPU_COUNT(&allowed), 1);
+    EXPECT_TRUE(CPU_ISSET(last, &allowed));
+  }).join();
 }
 
 TEST(Engine, ContextIsAtMostWhatTheModelWasTrainedFor) {

@@ -82,7 +82,7 @@ void Session::compute(std::span<const int32_t> tokens, std::span<const size_t> s
     batch.rows.push_back({0, tokens[i], i + 1 == tokens.size(), snapshot});
   }
   const std::vector<model::Row> rows = batch.rows;
-  model::Pass pass(engine_.model(), engine_.context(), engine_.workspace(), std::move(batch));
+  model::Pass pass = engine_.begin_pass(std::move(batch));
   try {
     pass.finish();
     for (size_t i = 0; i < tokens.size(); ++i) {

@@ -37,6 +37,17 @@ std::byte* Bank::slot(uint32_t layer, uint32_t index) {
   return memory_[layer].data() + size_t{index} * layers_[layer].slot_bytes();
 }
 
+uint64_t Bank::source_bytes() const {
+  uint64_t total = 0;
+  for (const LayerSource& layer : layers_)
+    for (const Part& part : layer.parts) total += part.bytes * layer.n_experts;
+  return total;
+}
+
+void Bank::lock() {
+  for (Buffer& memory : memory_) memory.lock("expert slots");
+}
+
 void Bank::fill(const Progress& progress) {
   for (uint32_t l = 0; l < layers_.size(); ++l) {
     const LayerSource& layer = layers_[l];

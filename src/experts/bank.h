@@ -40,6 +40,12 @@ class Bank {
   explicit Bank(std::vector<LayerSource> layers);
   static uint64_t bytes(std::span<const LayerSource> layers);
 
+  // Bytes of all experts as they lie in the files: what fill() reads.
+  uint64_t source_bytes() const;
+
+  // Keeps the slots in memory (Buffer::lock). Throws Error(kLimit).
+  void lock();
+
   // Reads every expert once, in large sequential reads straight into the slots. Throws Error(kIo).
   void fill(const Progress& progress);
 

@@ -10,9 +10,13 @@ void Pass::norm(Vector weight) {
   const size_t n = model_.hp.n_embd, rows = batch_.rows.size();
   ops::rms_norm(context_, w_.x, n, weight, rows, n, model_.hp.rms_eps, w_.h, n);  // h [R, n_embd]
   w_.input.reset(w_.h, rows, n);
+  part_done(Part::kNorms);
 }
 
-void Pass::add_to_residual() { ops::add(context_, w_.y, batch_.rows.size(), model_.hp.n_embd, w_.x); }
+void Pass::add_to_residual() {
+  ops::add(context_, w_.y, batch_.rows.size(), model_.hp.n_embd, w_.x);
+  part_done(Part::kNorms);
+}
 
 // Causal grouped-query attention. In hybrids ("gated") each query head is followed by a gate for its output.
 void Pass::attention(uint32_t i, bool gated) {
@@ -26,6 +30,7 @@ void Pass::attention(uint32_t i, bool gated) {
   ops::linear(context_, w.q, w_.input, q, q_width);  // q [R, heads, q_head]
   ops::linear(context_, w.k, w_.input, k, k_width);  // k [R, kv_heads, key_dim]
   ops::linear(context_, w.v, w_.input, v, v_width);  // v [R, kv_heads, value_dim]
+  part_done(Part::kAttentionProjections, {&w.q, &w.k, &w.v}, rows);
   if (w.q_bias) ops::add_bias(context_, w.q_bias, rows, q_width, q);
   if (w.k_bias) ops::add_bias(context_, w.k_bias, rows, k_width, k);
   if (w.v_bias) ops::add_bias(context_, w.v_bias, rows, v_width, v);
@@ -43,10 +48,12 @@ void Pass::attention(uint32_t i, bool gated) {
       std::byte* page = batch_.sequences[run.sequence]->page_of(position);
       ops::store_key_value(shape, page, position, k + r * k_width, v + r * v_width);
     }
-  ops::attention(context_, shape, attention_rows_, q, q_width, q_head, out);  // out [R, heads, value_dim]
+  ops::attention(context_, shape, attention_rows_, q, q_width, q_head, w_.attention, out);  // out [R, heads, value_dim]
   if (gated) ops::sigmoid_mul(context_, q + hp.key_dim, q_head, rows * heads, hp.value_dim, out, hp.value_dim);
+  attention_done(shape);
   w_.inner.reset(out, rows, out_width);
   ops::linear(context_, w.out, w_.inner, w_.y, hp.n_embd);  // y [R, n_embd]
+  part_done(Part::kAttentionProjections, {&w.out}, rows);
 }
 
 // Gated delta net: a convolution over the last inputs, then a matrix state that each token corrects and asks.
@@ -60,6 +67,7 @@ void Pass::delta_net(uint32_t i) {
   ops::linear(context_, w.gate, w_.input, z, width);              // z [R, heads, value_dim]
   ops::linear(context_, w.alpha, w_.input, w_.alpha, heads);      // [R, heads]
   ops::linear(context_, w.beta, w_.input, w_.beta, heads);        // [R, heads]
+  part_done(Part::kDeltaProjections, {&w.qkv, &w.gate, &w.alpha, &w.beta}, rows);
 
   const size_t history = model_.layout.history_offset(i), state = model_.layout.state_offset(i);
   std::vector<ops::DeltaRun> runs;
@@ -73,8 +81,10 @@ void Pass::delta_net(uint32_t i) {
     }
   }
   ops::delta_net(context_, shape, {w.conv, w.dt_bias, w.a, w.norm}, runs, qkv, z, w_.alpha, w_.beta, conv, out);
+  delta_net_done();
   w_.inner.reset(out, rows, width);                                // out [R, heads, value_dim], normed and gated
   ops::linear(context_, w.out, w_.inner, w_.y, model_.hp.n_embd);  // y [R, n_embd]
+  part_done(Part::kDeltaProjections, {&w.out}, rows);
 }
 
 // SwiGLU: out = down(silu(gate h) * up h).
@@ -88,7 +98,11 @@ void Pass::feed_forward(const FeedForwardWeights& w, float* out) {
   ops::linear(context_, w.down, w_.inner, out, model_.hp.n_embd);  // [R, n_embd]
 }
 
-void Pass::dense(uint32_t i) { feed_forward(model_.weights.layers[i].feed_forward, w_.y); }
+void Pass::dense(uint32_t i) {
+  const FeedForwardWeights& w = model_.weights.layers[i].feed_forward;
+  feed_forward(w, w_.y);
+  part_done(Part::kFeedForward, {&w.gate, &w.up, &w.down}, batch_.rows.size());
+}
 
 // Mixture of experts: each row's top experts, weighed by the router and summed by rank, then the shared expert.
 void Pass::experts(uint32_t i) {
@@ -98,6 +112,7 @@ void Pass::experts(uint32_t i) {
   std::vector<uint32_t> ids(rows * k);                                 // [R, k], best first
   ops::linear(context_, w.router, w_.input, w_.router, hp.n_experts);  // [R, n_experts]
   ops::route(context_, w_.router, rows, hp.n_experts, k, hp.expert_weights_scale, ids.data(), w_.expert_weights);
+  part_done(Part::kRouter, {&w.router}, rows);
 
   // The distinct experts of the batch, ascending, each with the rows that chose it.
   std::vector<uint32_t> group_of(hp.n_experts, UINT32_MAX), distinct;
@@ -122,10 +137,12 @@ void Pass::experts(uint32_t i) {
   if (shared) {
     feed_forward(w.shared, w_.shared);                                  // [R, n_embd]
     ops::linear(context_, w.shared_gate, w_.input, w_.shared_gate, 1);  // [R, 1]
+    part_done(Part::kSharedExpert, {&w.shared.gate, &w.shared.up, &w.shared.down, &w.shared_gate}, rows);
   }
   ops::expert_ffn(context_, groups, w_.input, *w_.experts, hp.n_embd, w_.expert_out);  // [R, k, n_embd]
   ops::combine_experts(context_, w_.expert_weights, w_.expert_out, rows, k, hp.n_embd,
                        shared ? w_.shared_gate : nullptr, shared ? w_.shared : nullptr, w_.y);  // y [R, n_embd]
+  experts_done(groups);
 }
 
 // The distribution of the next token, for the rows that want it.
@@ -139,6 +156,62 @@ void Pass::head() {
   if (wanted == 0) return;
   w_.input.reset(w_.h, wanted, n);
   ops::linear(context_, model_.weights.head, w_.input, w_.logits, model_.hp.n_vocab);  // [wanted, n_vocab]
+  part_done(Part::kHead, {&model_.weights.head}, wanted);
+}
+
+// ---- what a profile is told ---------------------------------------------------------------------------------------
+
+namespace {
+
+double stored_bytes(const Matrix& m) { return static_cast<double>(m.n_out * m.row_bytes()); }
+double operations(const Matrix& m, size_t rows) {
+  return 2.0 * static_cast<double>(m.n_in) * static_cast<double>(m.n_out) * static_cast<double>(rows);
+}
+
+}  // namespace
+
+void Pass::part_done(Part part, std::initializer_list<const Matrix*> matrices, size_t rows) const {
+  if (profile_ == nullptr) return;
+  double bytes = 0, ops = 0;
+  for (const Matrix* m : matrices) {
+    bytes += stored_bytes(*m);
+    ops += operations(*m, rows);
+  }
+  profile_->lap(part, bytes, ops);
+}
+
+void Pass::experts_done(std::span<const ops::ExpertGroup> groups) const {
+  if (profile_ == nullptr) return;
+  double bytes = 0, ops = 0;
+  for (const ops::ExpertGroup& group : groups)
+    for (const Matrix* m : {&group.weights.gate, &group.weights.up, &group.weights.down}) {
+      bytes += stored_bytes(*m);
+      ops += operations(*m, group.rows.size());
+    }
+  profile_->lap(Part::kExperts, bytes, ops);
+}
+
+// A sequence's keys and values count once, however many of its rows attend to them.
+void Pass::attention_done(const ops::AttentionShape& shape) const {
+  if (profile_ == nullptr) return;
+  const auto dims = static_cast<double>(shape.key_dim + shape.value_dim);
+  double keys_read = 0, keys_met = 0;
+  for (const Run& run : runs_) {
+    keys_read += static_cast<double>(attention_rows_[run.first_row + run.n_rows - 1].n_keys);
+    for (size_t r = run.first_row; r < run.first_row + run.n_rows; ++r)
+      keys_met += static_cast<double>(attention_rows_[r].n_keys);
+  }
+  const auto element = static_cast<double>(ops::cpu::element_bytes(shape.key_value_type));
+  profile_->lap(Part::kAttention, keys_read * dims * element * static_cast<double>(shape.n_kv_heads),
+                2.0 * keys_met * dims * static_cast<double>(shape.n_heads));
+}
+
+void Pass::delta_net_done() const {
+  if (profile_ == nullptr) return;
+  const auto state = static_cast<double>(model_.layout.delta().state_floats());
+  constexpr double kPerValue = 7;  // decay; read and answer, each a product and a sum; the write's product and sum
+  profile_->lap(Part::kDeltaNet, 2.0 * sizeof(float) * state * static_cast<double>(runs_.size()),
+                kPerValue * state * static_cast<double>(batch_.rows.size()));
 }
 
 }  // namespace sluice::model

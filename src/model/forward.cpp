@@ -89,7 +89,11 @@ std::vector<Workspace::Piece> Workspace::pieces(const Hyperparameters& hp, size_
 }
 
 Workspace::Workspace(const Hyperparameters& hp, size_t max_rows, size_t max_logits)
-    : max_rows_(max_rows), max_logits_(max_logits), input(max_rows * hp.n_embd), inner(max_rows * widths_of(hp).inner) {
+    : max_rows_(max_rows),
+      max_logits_(max_logits),
+      input(max_rows * hp.n_embd),
+      inner(max_rows * widths_of(hp).inner),
+      attention(hp.n_heads, hp.value_dim) {
   size_t total = 0;
   for (const Piece& piece : pieces(hp, max_rows, max_logits)) total += align_up(piece.floats * sizeof(float));
   memory_ = Buffer(total, "scratch of the forward pass");
@@ -102,8 +106,9 @@ Workspace::Workspace(const Hyperparameters& hp, size_t max_rows, size_t max_logi
 }
 
 uint64_t Workspace::bytes(const Hyperparameters& hp, size_t max_rows, size_t max_logits) {
-  uint64_t total =
-      ops::Activations::bytes(max_rows * hp.n_embd) + ops::Activations::bytes(max_rows * widths_of(hp).inner);
+  uint64_t total = ops::Activations::bytes(max_rows * hp.n_embd) +
+                   ops::Activations::bytes(max_rows * widths_of(hp).inner) +
+                   ops::AttentionScratch::bytes(hp.n_heads, hp.value_dim);
   for (const Piece& piece : pieces(hp, max_rows, max_logits)) total += align_up(piece.floats * sizeof(float));
   if (hp.n_experts > 0) total += ops::ExpertScratch::bytes(max_rows * hp.n_experts_used, hp.n_expert_ff);
   return total;
@@ -169,8 +174,9 @@ Model Model::load(const gguf::Container& file, ops::cpu::CacheType cache_type, c
 
 // ---- the pass ------------------------------------------------------------------------------------------------------
 
-Pass::Pass(const Model& model, const ops::Context& context, Workspace& workspace, Batch batch)
-    : model_(model), context_(context), w_(workspace), batch_(std::move(batch)) {
+Pass::Pass(const Model& model, const ops::Context& context, Workspace& workspace, Batch batch, Profile* profile)
+    : model_(model), context_(context), w_(workspace), profile_(profile), batch_(std::move(batch)) {
+  if (profile_ != nullptr) profile_->begin();
   check();
   begin_steps();
   const size_t n = batch_.rows.size();
@@ -178,6 +184,7 @@ Pass::Pass(const Model& model, const ops::Context& context, Workspace& workspace
   for (size_t r = 0; r < n; ++r) tokens[r] = batch_.rows[r].token;
   ops::embed(context_, model_.weights.embedding, tokens, w_.x);
   ops::rope_angles(model_.rope, positions_, w_.angles);
+  part_done(Part::kSetUp);
 }
 
 Pass::~Pass() {

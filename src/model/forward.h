@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "model/hyperparameters.h"
+#include "model/profile.h"
 #include "model/weights.h"
 #include "ops/ops.h"
 #include "state/sequence.h"
@@ -79,6 +81,7 @@ class Workspace {
   float* shared_gate = nullptr;                        // [1]
   float* logits = nullptr;                             // [max_logits, n_vocab]
   ops::Activations input, inner;                       // of a block's input; of what its last matrix reads
+  ops::AttentionScratch attention;
   std::unique_ptr<ops::ExpertScratch> experts;
   struct Piece {
     float* Workspace::*at;
@@ -103,8 +106,9 @@ ops::RopeTable make_rope_table(const Hyperparameters& hp, Vector factors);
 class Pass {
  public:
   // Begins a step of every sequence of the batch. Throws Error(kLimit) when pages run out or the batch is too large for
-  // the workspace, Error(kUsage) when a token is none of the vocabulary; no sequence has changed then.
-  Pass(const Model& model, const ops::Context& context, Workspace& workspace, Batch batch);
+  // the workspace, Error(kUsage) when a token is none of the vocabulary; no sequence has changed then. A
+  // profile, which must outlive the pass, is told where its time goes.
+  Pass(const Model& model, const ops::Context& context, Workspace& workspace, Batch batch, Profile* profile = nullptr);
   // A pass that is not finished empties its sequences (see state::Sequence).
   ~Pass();
   Pass(const Pass&) = delete;
@@ -150,10 +154,17 @@ class Pass {
   void dense(uint32_t i);
   void experts(uint32_t i);
   void head();
+  // Tell the profile, if there is one, what the time since the last of these calls went into: products of `rows` rows
+  // with matrices, or the operation between a mixer's products.
+  void part_done(Part part, std::initializer_list<const Matrix*> matrices = {}, size_t rows = 0) const;
+  void experts_done(std::span<const ops::ExpertGroup> groups) const;
+  void attention_done(const ops::AttentionShape& shape) const;
+  void delta_net_done() const;
 
   const Model& model_;
   ops::Context context_;
   Workspace& w_;
+  Profile* profile_;
   Batch batch_;
   std::vector<Run> runs_;
   std::vector<int32_t> positions_;

@@ -9,6 +9,8 @@ namespace sluice::model {
 
 namespace {
 
+constexpr uint32_t kMostHeadDim = 512;  // of a sane head; what is larger is damage
+
 // Generous bounds: each is far above any model of these families, and low enough that products of two fit in 64 bits
 // and tables of one entry per layer stay small.
 constexpr uint64_t kMaxLayers = 4096, kMaxWidth = 1u << 20, kMaxVocab = 1u << 24, kMaxContext = 1u << 28;
@@ -118,8 +120,8 @@ void read_attention(const Reader& read, Hyperparameters& hp) {
   if (hp.n_heads % hp.n_kv_heads != 0)
     read.reject("attention.head_count", fmt::format("{}", hp.n_heads),
                 fmt::format("must be a multiple of the {} KV heads", hp.n_kv_heads));
-  hp.key_dim = read.integer_or("attention.key_length", hp.n_embd / hp.n_heads, 1, ops::cpu::kMaxHeadDim);
-  hp.value_dim = read.integer_or("attention.value_length", hp.key_dim, 1, ops::cpu::kMaxHeadDim);
+  hp.key_dim = read.integer_or("attention.key_length", hp.n_embd / hp.n_heads, 1, kMostHeadDim);
+  hp.value_dim = read.integer_or("attention.value_length", hp.key_dim, 1, kMostHeadDim);
   if (hp.value_dim % 16 != 0)
     read.reject("attention.value_length", fmt::format("{}", hp.value_dim), "must be a multiple of 16");
   hp.attention_scale =

@@ -60,25 +60,17 @@ class Loader {
 
   WeightBytes bytes() const { return {used_, experts::Bank::bytes(sources_)}; }
 
-  Weights load(const std::function<void(uint64_t, uint64_t)>& progress) {
+  Weights load(const LoadOptions& options) {
     Weights w;
     describe(w, nullptr);
     w.memory_ = Buffer(used_, "dense weights");
     describe(w, w.memory_.data());
-    uint64_t total = 0, done = 0;
-    for (const Read& read : reads_) total += read.tensor->bytes;
-    for (const experts::LayerSource& source : sources_)
-      for (const experts::Part& part : source.parts) total += part.bytes * source.n_experts;
-    const auto report = [&](uint64_t bytes) {
-      done += bytes;
-      if (progress) progress(done, total);
-    };
-    std::ranges::sort(reads_, {}, [](const Read& r) { return std::pair(r.tensor->shard, r.tensor->offset); });
-    for (const Read& read : reads_) execute(read, report);
-    if (!sources_.empty()) {
-      w.bank = std::make_unique<experts::Bank>(std::move(sources_));
-      w.bank->fill(report);
+    if (!sources_.empty()) w.bank = std::make_unique<experts::Bank>(std::move(sources_));
+    if (options.lock) {  // before anything is read: a refusal comes at once
+      w.memory_.lock("dense weights");
+      if (w.bank) w.bank->lock();
     }
+    read_all(w.bank.get(), options.progress);
     return w;
   }
 
@@ -89,6 +81,19 @@ class Loader {
     Form form;
     std::byte* to;
   };
+
+  // Reads what describe() listed, and the experts.
+  void read_all(experts::Bank* bank, const std::function<void(uint64_t, uint64_t)>& progress) {
+    uint64_t total = bank == nullptr ? 0 : bank->source_bytes(), done = 0;
+    for (const Read& read : reads_) total += read.tensor->bytes;
+    const auto report = [&](uint64_t bytes) {
+      done += bytes;
+      if (progress) progress(done, total);
+    };
+    std::ranges::sort(reads_, {}, [](const Read& r) { return std::pair(r.tensor->shard, r.tensor->offset); });
+    for (const Read& read : reads_) execute(read, report);
+    if (bank != nullptr) bank->fill(report);
+  }
 
   // ---- the parts of a model ----
 
@@ -325,7 +330,7 @@ class Loader {
 };
 
 Weights Weights::load(const gguf::Container& file, const Hyperparameters& hp, const LoadOptions& options) {
-  return Loader(file, hp, options.draft_head).load(options.progress);
+  return Loader(file, hp, options.draft_head).load(options);
 }
 
 WeightBytes Weights::plan(const gguf::Container& file, const Hyperparameters& hp, bool draft_head) {

@@ -76,6 +76,7 @@ struct DraftHeadWeights {
 
 struct LoadOptions {
   bool draft_head = false;  // load the multi-token-prediction block too
+  bool lock = false;        // keep the weights in memory, whatever else wants it
   // Called as bytes arrive, with those read so far and those to read in all.
   std::function<void(uint64_t done, uint64_t total)> progress;
 };
@@ -88,7 +89,7 @@ struct WeightBytes {
 class Weights {
  public:
   // Checks every tensor's shape against the hyper-parameters, then reads each byte once to where it is used. Throws
-  // Error(kFormat) naming file, tensor, found and wanted shape; Error(kIo); Error(kLimit).
+  // Error(kFormat) naming file, tensor, found and wanted shape; Error(kIo); Error(kLimit) also when locking is refused.
   static Weights load(const gguf::Container& file, const Hyperparameters& hp, const LoadOptions& options = {});
   // What load() would allocate, from the header alone; the same checks.
   static WeightBytes plan(const gguf::Container& file, const Hyperparameters& hp, bool draft_head = false);

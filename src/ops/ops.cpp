@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "ops/math.h"
@@ -249,29 +250,88 @@ void combine_experts(const Context& context, const float* weights, const float* 
 
 // ---- attention -----------------------------------------------------------------------------------------------------
 
-void attention(const Context& context, const AttentionShape& shape, std::span<const AttentionRow> rows, const float* q,
-               size_t q_stride, size_t q_head_stride, float* out) {
-  // One job is a row and a query head.
-  context.pool.run(rows.size() * shape.n_heads, 1, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
-      const size_t r = i / shape.n_heads, h = i % shape.n_heads;
-      const size_t kv_head = h / (shape.n_heads / shape.n_kv_heads);
-      const size_t keys = shape.layer_offset + kv_head * shape.head_bytes();
-      context.kernels.attention({
-          .q = q + r * q_stride + h * q_head_stride,
-          .out = out + (r * shape.n_heads + h) * shape.value_dim,
-          .n_heads = 1,
-          .head_dim = shape.key_dim,
-          .value_dim = shape.value_dim,
-          .n_keys = rows[r].n_keys,
-          .pages = rows[r].pages,
-          .key_offset = keys,
-          .value_offset = keys + cpu::kTile * shape.key_dim * cpu::element_bytes(shape.key_value_type),
-          .type = shape.key_value_type,
-          .scale = shape.scale,
-      });
-    }
+namespace {
+
+// Rows that go side by side, and the segments of each that do.
+struct AttentionRound {
+  std::span<const AttentionRow> rows;
+  size_t first_segment, n_segments;
+};
+
+// The running softmaxes of all segments of a round that there are, at [row, segment, head] of `out`. q is of its first
+// row.
+void attend_segments(const Context& context, const AttentionShape& shape, const AttentionRound& round, const float* q,
+                     size_t q_stride, size_t q_head_stride, float* out) {
+  const size_t group = shape.n_heads / shape.n_kv_heads, floats = cpu::running_floats(shape.value_dim);
+  const size_t places = round.rows.size() * round.n_segments, jobs = places * shape.n_kv_heads;
+  // Rows see more and more positions: each thread takes every n-th job, so that all get of the short and the long.
+  const auto threads = static_cast<size_t>(context.pool.size());
+  context.pool.run(threads, 1, [&](size_t begin, size_t end) {
+    for (size_t thread = begin; thread < end; ++thread)
+      for (size_t job = thread; job < jobs; job += threads) {
+        const size_t place = job % places, kv_head = job / places;
+        const size_t r = place / round.n_segments;
+        const size_t first = (round.first_segment + place % round.n_segments) * cpu::kSegment;
+        if (first >= round.rows[r].n_keys) continue;
+        const size_t keys = shape.layer_offset + kv_head * shape.head_bytes();
+        context.kernels.attention({
+            .q = q + r * q_stride + kv_head * group * q_head_stride,
+            .q_stride = q_head_stride,
+            .running = out + (place * shape.n_heads + kv_head * group) * floats,
+            .n_heads = group,
+            .head_dim = shape.key_dim,
+            .value_dim = shape.value_dim,
+            .first = first,
+            .end = std::min(first + cpu::kSegment, round.rows[r].n_keys),
+            .pages = round.rows[r].pages,
+            .key_offset = keys,
+            .value_offset = keys + cpu::kTile * shape.key_dim * cpu::element_bytes(shape.key_value_type),
+            .type = shape.key_value_type,
+            .scale = shape.scale,
+        });
+      }
   });
+}
+
+// Merges a round's segments into what the rounds before gave, [row, head] of `all`; out is of the round's first row.
+void merge_segments(const Context& context, const AttentionShape& shape, const AttentionRound& round,
+                    const float* segments, float* all, float* out) {
+  const size_t floats = cpu::running_floats(shape.value_dim);
+  for_rows(context, round.rows.size() * shape.n_heads, [&](size_t i) {
+    const size_t r = i / shape.n_heads, h = i % shape.n_heads;
+    const size_t there = (round.rows[r].n_keys + cpu::kSegment - 1) / cpu::kSegment;
+    if (there <= round.first_segment) return;
+    float* running = all + i * floats;
+    if (round.first_segment == 0) {
+      std::fill(running, running + floats, 0.0f);
+      running[shape.value_dim] = -std::numeric_limits<float>::infinity();
+    }
+    const size_t count = std::min(round.n_segments, there - round.first_segment);
+    const bool last = round.first_segment + count == there;
+    context.kernels.attention_merge(segments + (r * round.n_segments * shape.n_heads + h) * floats, count,
+                                    shape.n_heads * floats, shape.value_dim, running,
+                                    last ? out + i * shape.value_dim : nullptr);
+  });
+}
+
+}  // namespace
+
+void attention(const Context& context, const AttentionShape& shape, std::span<const AttentionRow> rows, const float* q,
+               size_t q_stride, size_t q_head_stride, AttentionScratch& scratch, float* out) {
+  constexpr size_t kPlaces = AttentionScratch::kPlaces;
+  const size_t side_by_side = std::min(rows.size(), kPlaces), n_segments = kPlaces / std::max<size_t>(side_by_side, 1);
+  for (size_t first = 0; first < rows.size(); first += side_by_side) {
+    const std::span<const AttentionRow> some = rows.subspan(first, std::min(side_by_side, rows.size() - first));
+    size_t most = 0;
+    for (const AttentionRow& row : some) most = std::max(most, row.n_keys);
+    for (size_t segment = 0; segment * cpu::kSegment < most; segment += n_segments) {
+      const size_t left = (most + cpu::kSegment - 1) / cpu::kSegment - segment;
+      const AttentionRound round = {some, segment, std::min(n_segments, left)};
+      attend_segments(context, shape, round, q + first * q_stride, q_stride, q_head_stride, scratch.segments());
+      merge_segments(context, shape, round, scratch.segments(), scratch.rows(),
+                     out + first * shape.n_heads * shape.value_dim);
+    }
+  }
 }
 
 namespace {

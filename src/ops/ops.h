@@ -148,10 +148,27 @@ struct AttentionShape {
   // A layer's part of a page: per KV head, keys [key_dim, kTile], then values [kTile, value_dim].
   size_t head_bytes() const { return cpu::kTile * (key_dim + value_dim) * cpu::element_bytes(key_value_type); }
 };
+// Running softmaxes of segments, for as many rows or segments as go side by side. Its size is the context's no matter.
+class AttentionScratch {
+ public:
+  // Throws Error(kLimit) when memory runs out.
+  AttentionScratch(size_t n_heads, size_t value_dim) : memory_(bytes(n_heads, value_dim), "running softmaxes") {}
+  static size_t bytes(size_t n_heads, size_t value_dim) {
+    return 2 * kPlaces * n_heads * cpu::running_floats(value_dim) * sizeof(float);
+  }
+  // [kPlaces, n_heads]: segments, one or several of a row; then the rows they are merged into.
+  float* segments() { return memory_.as<float>().data(); }
+  float* rows() { return segments() + memory_.size() / sizeof(float) / 2; }
+
+  static constexpr size_t kPlaces = 64;
+
+ private:
+  Buffer memory_;
+};
 // out [n_rows, n_heads * value_dim] from q [n_rows, n_heads, key_dim] (rows q_stride, heads q_head_stride apart).
 // Source: online softmax, Milakov and Gimelshein (2018); tiles as in Dao et al., "FlashAttention" (2022).
 void attention(const Context& context, const AttentionShape& shape, std::span<const AttentionRow> rows, const float* q,
-               size_t q_stride, size_t q_head_stride, float* out);
+               size_t q_stride, size_t q_head_stride, AttentionScratch& scratch, float* out);
 // Writes one row's keys k [n_kv_heads, key_dim] and values v [n_kv_heads, value_dim] at `position` of its page.
 void store_key_value(const AttentionShape& shape, std::byte* page, size_t position, const float* k, const float* v);
 

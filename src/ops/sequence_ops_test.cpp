@@ -70,7 +70,8 @@ TEST(Attention, EachRowSeesItsOwnSequenceUpToItsPosition) {
       std::vector<AttentionRow> rows;
       for (const auto& [sequence, n] : seen) rows.push_back({cache.tables[sequence].data(), n});
       std::vector<float> out(seen.size() * shape.n_heads * shape.value_dim);
-      attention({pool, best()}, shape, rows, q.data(), row_stride, head_stride, out.data());
+      AttentionScratch scratch(shape.n_heads, shape.value_dim);
+      attention({pool, best()}, shape, rows, q.data(), row_stride, head_stride, scratch, out.data());
       return out;
     };
     const std::vector<float> got = run(1);

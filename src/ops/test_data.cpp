@@ -89,6 +89,20 @@ double Activated::value(size_t r, size_t i) const {
   return static_cast<double>(scale_[(r * rows_.n + i) / rows_.block]) * q_[r * rows_.n + i];
 }
 
+void attend(const ops::cpu::Kernels& kernels, ops::cpu::AttentionJob job, size_t n_keys, float* out) {
+  const size_t stride = ops::cpu::running_floats(job.value_dim);
+  std::vector<float> segment(job.n_heads * stride), all(job.n_heads * stride, 0.0f);
+  for (size_t h = 0; h < job.n_heads; ++h) all[h * stride + job.value_dim] = -std::numeric_limits<float>::infinity();
+  job.running = segment.data();
+  for (job.first = 0; job.first < n_keys; job.first = job.end) {
+    job.end = std::min(n_keys, job.first + ops::cpu::kSegment);
+    kernels.attention(job);
+    for (size_t h = 0; h < job.n_heads; ++h)
+      kernels.attention_merge(segment.data() + h * stride, 1, stride, job.value_dim, all.data() + h * stride,
+                              job.end == n_keys ? out + h * job.value_dim : nullptr);
+  }
+}
+
 testing::AssertionResult same_bits(std::span<const float> got, std::span<const float> want) {
   if (got.size() != want.size()) return testing::AssertionFailure() << got.size() << " values, want " << want.size();
   for (size_t i = 0; i < got.size(); ++i) {

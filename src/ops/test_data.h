@@ -55,6 +55,10 @@ class Activated {
   ops::cpu::Rows rows_;
 };
 
+// The whole of one query row's attention over positions 0 .. n_keys - 1, segment by segment: out [n_heads, value_dim].
+// `job` needs no running softmaxes and no positions.
+void attend(const ops::cpu::Kernels& kernels, ops::cpu::AttentionJob job, size_t n_keys, float* out);
+
 // Equal bit for bit, but for NaN, whose sign and payload are nobody's promise.
 testing::AssertionResult same_bits(std::span<const float> got, std::span<const float> want);
 

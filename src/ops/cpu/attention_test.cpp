@@ -71,17 +71,21 @@ struct Cache {
 
   std::vector<float> attend(const Kernels& kernels, float scale) const {
     std::vector<float> out(n_heads * value_dim);
-    kernels.attention({.q = q.data(),
-                       .out = out.data(),
-                       .n_heads = n_heads,
-                       .head_dim = key_dim,
-                       .value_dim = value_dim,
-                       .n_keys = n_keys,
-                       .pages = pages.data(),
-                       .key_offset = kOffset,
-                       .value_offset = kOffset + kTile * key_dim * element_bytes(type),
-                       .type = type,
-                       .scale = scale});
+    test::attend(kernels,
+                 {.q = q.data(),
+                  .q_stride = key_dim,
+                  .running = nullptr,
+                  .n_heads = n_heads,
+                  .head_dim = key_dim,
+                  .value_dim = value_dim,
+                  .first = 0,
+                  .end = 0,
+                  .pages = pages.data(),
+                  .key_offset = kOffset,
+                  .value_offset = kOffset + kTile * key_dim * element_bytes(type),
+                  .type = type,
+                  .scale = scale},
+                 n_keys, out.data());
     return out;
   }
 

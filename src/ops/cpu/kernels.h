@@ -16,7 +16,6 @@ constexpr size_t kTile = 64;
 // Positions that one online softmax runs over before it is merged with the ones before; a multiple of kTile. Segments
 // may be computed by different threads, so their borders are absolute as well.
 constexpr size_t kSegment = 1024;
-constexpr size_t kMaxHeadDim = 512;
 // Columns of delta-net state that are updated together: one vector of lanes.
 constexpr size_t kColumns = 16;
 
@@ -49,12 +48,17 @@ struct Rows {
   size_t to(size_t r) const { return out ? out[r] : r; }
 };
 
-// One KV head's attention for one query row.
+// A running softmax over some positions, of one query head: the weighted sum of values [value_dim], then the largest
+// score and the sum of the exponentials.
+constexpr size_t running_floats(size_t value_dim) { return value_dim + 2; }
+
+// One segment's attention of one query row, for the query heads that share a KV head.
 struct AttentionJob {
-  const float* q;  // [n_heads, head_dim]: the query heads that share this KV head
-  float* out;      // [n_heads, value_dim]
+  const float* q;  // [n_heads, head_dim], heads q_stride apart
+  size_t q_stride;
+  float* running;  // [n_heads, running_floats(value_dim)]
   size_t n_heads, head_dim, value_dim;
-  size_t n_keys;                  // positions 0 .. n_keys - 1 are attended to
+  size_t first, end;              // positions that are attended to; first begins a segment, end is in the same
   const std::byte* const* pages;  // page p holds positions 64 p ..
   size_t key_offset,
       value_offset;  // bytes into a page of this layer's and head's keys [head_dim, 64], values [64, value_dim]
@@ -112,6 +116,10 @@ struct Kernels {
   // Turns n_pairs pairs (x[j * step], x[j * step + partner]) by the angles whose cosines and sines are given.
   void (*rope)(float* x, const float* cos, const float* sin, size_t n_pairs, size_t step, size_t partner);
   void (*attention)(const AttentionJob& job);
+  // all := all merged with the n_segments running softmaxes that follow it, `stride` floats apart; then, where out is
+  // given, out [value_dim] = what all stands for.
+  void (*attention_merge)(const float* segments, size_t n_segments, size_t stride, size_t value_dim, float* all,
+                          float* out);
   void (*delta_net)(const DeltaJob& job);
   void (*conv_silu)(const ConvJob& job);
 };

@@ -200,32 +200,30 @@ inline void rope(float* x, const float* cos, const float* sin, size_t n_pairs, s
 
 // ---- attention -----------------------------------------------------------------------------------------------------
 
-// The running softmax of one query head: largest score, sum of exponentials, weighted sum of values.
-struct Running {
-  float top, total;
-  float values[kMaxHeadDim];
-};
+// Query heads that go over a tile together, so that its keys and values are loaded and widened once for all.
+constexpr size_t kMostHeads = 4;
 
 // Scores of one tile: lane j is position j of the tile, and the products of a head are summed in order of dimension.
-template <typename T>
-inline void tile_scores(const AttentionJob& job, const float* q, const T* keys, float* scores) {
+template <size_t kHeads, typename T>
+inline void tile_scores(const AttentionJob& job, const float* q, const T* keys, float (*scores)[kTile]) {
   for (size_t j = 0; j < kTile; j += 16) {
-    F32x16 acc = F32x16::all(0.0f);
-    for (size_t d = 0; d < job.head_dim; ++d) acc = fma(F32x16::all(q[d]), F32x16::load(keys + d * kTile + j), acc);
-    (acc * F32x16::all(job.scale)).store(scores + j);
+    F32x16 acc[kHeads];
+    for (F32x16& a : acc) a = F32x16::all(0.0f);
+    for (size_t d = 0; d < job.head_dim; ++d) {
+      const F32x16 k = F32x16::load(keys + d * kTile + j);
+      for (size_t h = 0; h < kHeads; ++h) acc[h] = fma(F32x16::all(q[h * job.q_stride + d]), k, acc[h]);
+    }
+    for (size_t h = 0; h < kHeads; ++h) (acc[h] * F32x16::all(job.scale)).store(scores[h] + j);
   }
 }
 
-// Adds the tile's first `count` positions to a running softmax.
-template <typename T>
-inline void add_tile(const AttentionJob& job, const float* q, const T* keys, const T* values, size_t count,
-                     Running& run) {
-  float p[kTile];
-  tile_scores(job, q, keys, p);
+// Turns a tile's scores p, of which `count` are there, into weights, and moves the running softmax's largest score and
+// sum on. Returns what the values so far fade by.
+inline float tile_weights(float* p, size_t count, float& running_top, float& total) {
   const float tile_top = largest(p, count);
-  const float top = tile_top > run.top ? tile_top : run.top;
+  const float top = tile_top > running_top ? tile_top : running_top;
   float fade[16];
-  exp(F32x16::all(run.top - top)).store(fade);
+  exp(F32x16::all(running_top - top)).store(fade);
   F32x16 acc = F32x16::all(0.0f);
   for (size_t j = 0; j < kTile; j += 16) {
     F32x16 e = exp(F32x16::load(p + j) - F32x16::all(top));
@@ -236,50 +234,71 @@ inline void add_tile(const AttentionJob& job, const float* q, const T* keys, con
     }
     acc = acc + e;
   }
-  run.top = top;
-  run.total = fma_f32(run.total, fade[0], sum(acc));
-  const F32x16 keep = F32x16::all(fade[0]);
-  for (size_t d = 0; d < job.value_dim; d += 16) {
-    F32x16 o = F32x16::load(run.values + d) * keep;
-    for (size_t j = 0; j < count; ++j) o = fma(F32x16::all(p[j]), F32x16::load(values + j * job.value_dim + d), o);
-    o.store(run.values + d);
+  running_top = top;
+  total = fma_f32(total, fade[0], sum(acc));
+  return fade[0];
+}
+
+// Adds the tile's first `count` positions to the running softmaxes of kHeads query heads.
+template <size_t kHeads, typename T>
+inline void add_tile(const AttentionJob& job, const float* q, const T* keys, const T* values, size_t count,
+                     float* running) {
+  const size_t n = job.value_dim, stride = running_floats(n);
+  float p[kHeads][kTile], fade[kHeads];
+  tile_scores<kHeads>(job, q, keys, p);
+  for (size_t h = 0; h < kHeads; ++h)
+    fade[h] = tile_weights(p[h], count, running[h * stride + n], running[h * stride + n + 1]);
+  for (size_t d = 0; d < n; d += 16) {
+    F32x16 acc[kHeads];
+    for (size_t h = 0; h < kHeads; ++h) acc[h] = F32x16::load(running + h * stride + d) * F32x16::all(fade[h]);
+    for (size_t j = 0; j < count; ++j) {
+      const F32x16 v = F32x16::load(values + j * n + d);
+      for (size_t h = 0; h < kHeads; ++h) acc[h] = fma(F32x16::all(p[h][j]), v, acc[h]);
+    }
+    for (size_t h = 0; h < kHeads; ++h) acc[h].store(running + h * stride + d);
   }
 }
 
-// all := all merged with the segment that follows it.
-inline void merge(const Running& segment, size_t n, Running& all) {
-  const float top = segment.top > all.top ? segment.top : all.top;
-  float a[16], b[16];
-  exp(F32x16::all(all.top - top)).store(a);
-  exp(F32x16::all(segment.top - top)).store(b);
-  all.top = top;
-  all.total = fma_f32(all.total, a[0], segment.total * b[0]);
-  for (size_t d = 0; d < n; ++d) all.values[d] = fma_f32(all.values[d], a[0], segment.values[d] * b[0]);
-}
-
-inline void clear(size_t n, Running& run) {
-  run.top = -kInfinity;
-  run.total = 0.0f;
-  for (size_t d = 0; d < n; ++d) run.values[d] = 0.0f;
+template <size_t kHeads, typename T>
+inline void attend_heads(const AttentionJob& job, size_t head) {
+  const size_t n = job.value_dim, stride = running_floats(n);
+  const float* q = job.q + head * job.q_stride;
+  float* running = job.running + head * stride;
+  for (size_t h = 0; h < kHeads; ++h) {
+    std::memset(running + h * stride, 0, stride * sizeof(float));
+    running[h * stride + n] = -kInfinity;
+  }
+  for (size_t at = job.first; at < job.end; at += kTile) {
+    const std::byte* page = job.pages[at / kTile];
+    const size_t left = job.end - at;
+    add_tile<kHeads>(job, q, reinterpret_cast<const T*>(page + job.key_offset),
+                     reinterpret_cast<const T*>(page + job.value_offset), left < kTile ? left : kTile, running);
+  }
 }
 
 template <typename T>
 inline void attention_of(const AttentionJob& job) {
-  for (size_t h = 0; h < job.n_heads; ++h) {
-    Running all, segment;
-    clear(job.value_dim, all);
-    for (size_t first = 0; first < job.n_keys; first += kSegment) {
-      clear(job.value_dim, segment);
-      for (size_t at = first; at < job.n_keys && at < first + kSegment; at += kTile) {
-        const std::byte* page = job.pages[at / kTile];
-        const size_t left = job.n_keys - at;
-        add_tile(job, job.q + h * job.head_dim, reinterpret_cast<const T*>(page + job.key_offset),
-                 reinterpret_cast<const T*>(page + job.value_offset), left < kTile ? left : kTile, segment);
-      }
-      merge(segment, job.value_dim, all);
-    }
-    for (size_t d = 0; d < job.value_dim; ++d) job.out[h * job.value_dim + d] = all.values[d] / all.total;
+  size_t h = 0;
+  for (; h + kMostHeads <= job.n_heads; h += kMostHeads) attend_heads<kMostHeads, T>(job, h);
+  for (; h + 2 <= job.n_heads; h += 2) attend_heads<2, T>(job, h);
+  if (h < job.n_heads) attend_heads<1, T>(job, h);
+}
+
+inline void attention_merge(const float* segments, size_t n_segments, size_t stride, size_t value_dim, float* all,
+                            float* out) {
+  for (size_t s = 0; s < n_segments; ++s) {
+    const float* segment = segments + s * stride;
+    const float segment_top = segment[value_dim], all_top = all[value_dim];
+    const float top = segment_top > all_top ? segment_top : all_top;
+    float a[16], b[16];
+    exp(F32x16::all(all_top - top)).store(a);
+    exp(F32x16::all(segment_top - top)).store(b);
+    all[value_dim] = top;
+    all[value_dim + 1] = fma_f32(all[value_dim + 1], a[0], segment[value_dim + 1] * b[0]);
+    for (size_t d = 0; d < value_dim; ++d) all[d] = fma_f32(all[d], a[0], segment[d] * b[0]);
   }
+  if (out)
+    for (size_t d = 0; d < value_dim; ++d) out[d] = all[d] / all[value_dim + 1];
 }
 
 inline void attention(const AttentionJob& job) {

@@ -318,7 +318,7 @@ TEST_P(SameBits, Attention) {
   };
   for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kBf16})
     for (const Kind kind : kKinds)
-      for (const auto& [heads, key_dim, value_dim] : {Shape{1, 16, 16}, Shape{3, 40, 48}, Shape{2, 256, 256}})
+      for (const auto& [heads, key_dim, value_dim] : {Shape{1, 16, 16}, Shape{3, 40, 48}, Shape{8, 256, 256}})
         for (const size_t n_keys : {1, 63, 64, 65, 130, 1024, 1025, 2200}) {
           Random random(n_keys);
           std::vector<std::vector<std::byte>> storage;
@@ -328,20 +328,21 @@ TEST_P(SameBits, Attention) {
           for (size_t p = 0; p * kTile < n_keys; ++p) pages.push_back(storage[p % storage.size()].data());
           const std::vector<float> q = random_floats(random, heads * key_dim, kind, 3.0f);
           std::vector<float> got(heads * value_dim), want(heads * value_dim);
-          AttentionJob job{.q = q.data(),
-                           .out = want.data(),
-                           .n_heads = heads,
-                           .head_dim = key_dim,
-                           .value_dim = value_dim,
-                           .n_keys = n_keys,
-                           .pages = pages.data(),
-                           .key_offset = 0,
-                           .value_offset = kTile * key_dim * element_bytes(type),
-                           .type = type,
-                           .scale = 0.25f};
-          scalar().attention(job);
-          job.out = got.data();
-          kernels_->attention(job);
+          const AttentionJob job{.q = q.data(),
+                                 .q_stride = key_dim,
+                                 .running = nullptr,
+                                 .n_heads = heads,
+                                 .head_dim = key_dim,
+                                 .value_dim = value_dim,
+                                 .first = 0,
+                                 .end = 0,
+                                 .pages = pages.data(),
+                                 .key_offset = 0,
+                                 .value_offset = kTile * key_dim * element_bytes(type),
+                                 .type = type,
+                                 .scale = 0.25f};
+          test::attend(scalar(), job, n_keys, want.data());
+          test::attend(*kernels_, job, n_keys, got.data());
           ASSERT_TRUE(same_bits(got, want)) << "type " << static_cast<int>(type) << ", " << n_keys << " keys of "
                                             << key_dim << ", kind " << static_cast<int>(kind);
         }

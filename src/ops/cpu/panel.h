@@ -231,7 +231,7 @@ constexpr size_t rows_at_once(Shape s) { return s.quads_per_sum() < 8 ? 3 : 4; }
 template <quant::Type kType>
 inline void matmul_panels(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
                           size_t y_stride, const std::byte* next) {
-  constexpr size_t kRowTile = 128;  // sums of a tile, a panel and a slice of activations stay in the first level cache
+  constexpr size_t kRowTile = 512;  // sums of a tile, a panel and a slice of activations stay in the first level cache
   constexpr size_t kBlock = shape_of(kType).block;
   const size_t row_bytes = x.n / kBlock * format.block_bytes, n_spans = (x.n + kSpan - 1) / kSpan;
   const size_t span_bytes = kSpan / kBlock * format.block_bytes;

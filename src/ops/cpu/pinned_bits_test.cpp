@@ -54,17 +54,21 @@ TEST(PinnedBits, AttentionAndDeltaNet) {
   const std::vector<const std::byte*> pages((n_keys + kTile - 1) / kTile,
                                             reinterpret_cast<const std::byte*>(page.data()));
   std::vector<float> out(dim);
-  scalar().attention({.q = q.data(),
-                      .out = out.data(),
-                      .n_heads = 1,
-                      .head_dim = dim,
-                      .value_dim = dim,
-                      .n_keys = n_keys,
-                      .pages = pages.data(),
-                      .key_offset = 0,
-                      .value_offset = kTile * dim * sizeof(float),
-                      .type = CacheType::kF32,
-                      .scale = 1.5f});
+  test::attend(scalar(),
+               {.q = q.data(),
+                .q_stride = dim,
+                .running = nullptr,
+                .n_heads = 1,
+                .head_dim = dim,
+                .value_dim = dim,
+                .first = 0,
+                .end = 0,
+                .pages = pages.data(),
+                .key_offset = 0,
+                .value_offset = kTile * dim * sizeof(float),
+                .type = CacheType::kF32,
+                .scale = 1.5f},
+               n_keys, out.data());
   EXPECT_EQ(hash(out), 3357380624u);
 
   const std::vector<float> x = random_floats(random, 5 * dim, test::Kind::kPlain, 0.5f);

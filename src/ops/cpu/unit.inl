@@ -37,6 +37,7 @@ const Kernels kKernels = {SLUICE_TEXT(SLUICE_ISA),
                           add_scaled,
                           rope,
                           attention,
+                          attention_merge,
                           delta_net,
                           conv_silu};
 
