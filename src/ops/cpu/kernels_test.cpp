@@ -213,7 +213,8 @@ TEST_P(SameBits, MatmulOfEveryFormat) {
 // Rows that are gathered by index and scattered by out, into a wide y, of which all else stays as it is.
 TEST_P(SameBits, MatmulOfScatteredRows) {
   constexpr size_t n = 512, n_out = 19, stored_rows = 7, stride = 23;
-  const uint32_t index[] = {6, 0, 3, 3, 5, 1, 6, 2, 4}, out[] = {8, 2, 0, 5, 4, 9, 1, 3, 6};
+  const uint32_t index[] = {6, 0, 3, 3, 5, 1, 6, 2, 4, 0, 0, 1, 5, 2, 6, 4, 3, 1, 2};
+  const uint32_t out[] = {8, 2, 0, 5, 4, 9, 1, 3, 6, 19, 11, 12, 18, 14, 13, 16, 7, 17, 20};
   for (const quant::Format& format : quant::formats()) {
     Random random(static_cast<uint64_t>(format.type));
     const std::vector<std::byte> w = random_blocks(random, format, n_out * n / format.block_weights);
@@ -231,7 +232,7 @@ TEST_P(SameBits, MatmulOfScatteredRows) {
 
 // Any bytes are blocks of some sort: scales that are infinite, NaN, denormal or huge, activations likewise.
 TEST_P(SameBits, MatmulOfAnyBytes) {
-  constexpr size_t n = 512, n_rows = 5, n_out = 21;
+  constexpr size_t n = 512, n_rows = 9, n_out = 21;
   for (const quant::Format& format : quant::formats())
     for (const Kind kind : kKinds) {
       Random random(static_cast<uint64_t>(format.type));
@@ -277,7 +278,7 @@ std::vector<std::byte> extreme_block(const quant::Format& format, std::vector<st
 
 // The largest integer sums there are: a unit that adds up in 16 bits, or splits weights, must not saturate or wrap.
 TEST_P(SameBits, MatmulOfExtremeIntegers) {
-  constexpr size_t n = 256, n_rows = 5, n_out = 2;
+  constexpr size_t n = 256, n_rows = 10, n_out = 2;
   for (const quant::Format& format : quant::formats()) {
     if (format.unpack == nullptr) continue;
     for (const int weights : {-1, 1})
@@ -292,9 +293,8 @@ TEST_P(SameBits, MatmulOfExtremeIntegers) {
         for (size_t i = 0; i < n; ++i) {
           const size_t at = i % format.block_weights;
           const float sign = unpacked.weights[at] * unpacked.scales[at / 16] < 0 ? -1.0f : 1.0f;
-          values[i] = 1.0f, values[n + i] = -1.0f;
-          values[2 * n + i] = sign, values[3 * n + i] = -sign;
-          values[4 * n + i] = i % 2 == 0 ? 1.0f : -1.0f;
+          const float kinds[] = {1.0f, -1.0f, sign, -sign, i % 2 == 0 ? 1.0f : -1.0f};
+          for (size_t r = 0; r < n_rows; ++r) values[r * n + i] = kinds[r % std::size(kinds)];
         }
         const Activated x(scalar(), format, values, n);
         EXPECT_TRUE(same_products(format, w, n_out, x.rows(), n_out))
