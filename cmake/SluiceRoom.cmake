@@ -26,10 +26,11 @@ endif()
 target_compile_options(sluice_flags INTERFACE "$<BUILD_INTERFACE:${flags}>")
 
 # Headers that most sources read, compiled once for the libraries and once for the tests: this halves the time of a full
-# build. Sources with flags of their own can't share them (skip_precompiled_headers).
+# build. Nlohmann's JSON is not among them: what its templates leave to instantiate would cost every source a second.
+# Sources with flags of their own can't share them (skip_precompiled_headers).
 set(library_headers <algorithm> <functional> <map> <memory> <optional> <span> <string> <string_view> <variant> <vector>
   <fmt/core.h>)
-set(test_headers <gtest/gtest.h> <gmock/gmock.h> <nlohmann/json.hpp>)
+set(test_headers <gtest/gtest.h> <gmock/gmock.h>)
 
 # precompile(TARGET GROUP HEADERS...): the first target of a group compiles the headers, the others take them from it.
 function(precompile target group)
@@ -40,6 +41,12 @@ function(precompile target group)
     target_precompile_headers(${target} PRIVATE ${ARGN})
     set_property(GLOBAL PROPERTY SLUICE_PRECOMPILED_${group} ${target})
   endif()
+endfunction()
+
+# quickly_compiled(TARGET): for code that is compiled quickly rather than to be quick, such as the tests' and commands'
+# own: that is a third of a full build.
+function(quickly_compiled target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
 # Every room's library, for installing.
@@ -66,8 +73,7 @@ function(sluice_test name)
   list(TRANSFORM ARG_ROOMS PREPEND sluice_)
   target_link_libraries(sluice_${name} PRIVATE ${ARG_ROOMS} ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_definitions(sluice_${name} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  # The tests' own code is compiled quickly rather than to be quick: that is a third of a full build.
-  target_compile_options(sluice_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  quickly_compiled(sluice_${name})
   precompile(sluice_${name} tests ${library_headers} ${test_headers})
   gtest_discover_tests(sluice_${name} TEST_PREFIX "${name}/" DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 900)
 endfunction()

@@ -33,7 +33,7 @@ std::string Detokenizer::push(int32_t id) {
 }
 
 std::string Detokenizer::finish() {
-  const std::string out = utf8::sanitize(pending_);
+  std::string out = utf8::sanitize(pending_);
   pending_.clear();
   return out;
 }

@@ -1,20 +1,18 @@
 // The chat on a terminal: lines in, answers out, and the few commands that begin with a slash.
 #include <cstdio>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
 #include "base/system.h"
 #include "cli/console.h"
 #include "cli/engine_options.h"
+#include "cli/json.h"
 #include "cli/run.h"
 
 namespace sluice::cli {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kHelp =
     "/reset         forget the conversation\n"
@@ -136,9 +134,7 @@ class ChatLoop {
     }
   }
 
-  static jinja::Value to_value(const Json& json) {
-    return jinja::from_json(json.dump(-1, ' ', false, Json::error_handler_t::replace));
-  }
+  static jinja::Value to_value(const Json& json) { return jinja::from_json(to_text(json)); }
 
   void print_stats() const {
     if (!last_) {

@@ -3,21 +3,19 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
 #include "chat/vocabulary_metadata.h"
 #include "cli/amounts.h"
 #include "cli/commands.h"
+#include "cli/json.h"
 #include "cli/memory_need.h"
 #include "cli/npy.h"
 #include "cli/suggest.h"
 
 namespace sluice::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kPieceWeights = uint64_t{1} << 20;  // of a tensor that is written: 4 MiB of f32 at a time
 
@@ -307,7 +305,7 @@ int print_info(const InfoOptions& options) {
     Json out = summary_json(file, summary);
     if (options.tensors) out["tensor_list"] = tensor_list_json(file);
     if (!summary.reason.empty()) out["not_runnable"] = summary.reason;
-    fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
+    print_json(out);
     return 0;
   }
   print_page(file, summary);

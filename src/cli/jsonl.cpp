@@ -12,19 +12,19 @@ constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 
 }  // namespace
 
-void for_each_json_line(const std::function<nlohmann::ordered_json(const nlohmann::ordered_json&)>& answer) {
+void for_each_json_line(const std::function<Json(const Json&)>& answer) {
   for (std::string line; std::getline(std::cin, line);) {
-    nlohmann::ordered_json out;
+    Json out;
     try {
-      const auto in = nlohmann::ordered_json::parse(line);
+      const Json in = parse_json(line);
       if (!in.is_object()) fail(ErrorKind::kFormat, "the line is not a JSON object");
       out = answer(in);
     } catch (const Error& error) {
       out = {{"error", error.what()}};
-    } catch (const nlohmann::json::exception& error) {
+    } catch (const Json::exception& error) {
       out = {{"error", error.what()}};
     }
-    fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    print_json(out);
   }
 }
 

@@ -3,15 +3,16 @@
 
 #include <cstddef>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
+#include <string_view>
+
+#include "cli/json.h"
 
 namespace sluice::cli {
 
 // Reads JSON objects from standard input, one a line, and prints what `answer` makes of each. An Error thrown by
 // `answer`, or a line that is no object, becomes {"error": message}.
-void for_each_json_line(const std::function<nlohmann::ordered_json(const nlohmann::ordered_json&)>& answer);
+void for_each_json_line(const std::function<Json(const Json&)>& answer);
 
 // Standard base64 (RFC 4648, section 4). decode throws Error(kFormat).
 std::string base64_encode(std::string_view bytes);

@@ -1,9 +1,8 @@
 // `sluice plan`: the memory that a model will take with given options, without loading it.
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/commands.h"
+#include "cli/json.h"
 #include "cli/memory_need.h"
 
 namespace sluice::cli {
@@ -29,14 +28,14 @@ int print_plan(const PlanOptions& options) {
     print_memory(need);
     return 0;
   }
-  nlohmann::ordered_json out;
-  out["categories"] = nlohmann::ordered_json::object();
+  Json out;
+  out["categories"] = Json::object();
   for (const MemoryPlan::Category& category : need.plan.categories) out["categories"][category.name] = category.bytes;
   out["total_bytes"] = need.plan.total();
   // Null where the system does not say what is available.
-  out["available_bytes"] = need.available ? nlohmann::ordered_json(*need.available) : nullptr;
-  out["fits"] = need.available ? nlohmann::ordered_json(*need.fits()) : nullptr;
-  fmt::print("{}\n", out.dump());
+  out["available_bytes"] = need.available ? Json(*need.available) : nullptr;
+  out["fits"] = need.available ? Json(*need.fits()) : nullptr;
+  print_json(out);
   return 0;
 }
 

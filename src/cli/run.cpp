@@ -7,19 +7,17 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/engine_options.h"
+#include "cli/json.h"
 
 namespace sluice::cli {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 volatile std::sig_atomic_t g_interrupted = 0;
 struct sigaction g_old_action;
@@ -102,7 +100,7 @@ Json timings(const Answer& answer, const Engine& engine) {
           {"load_ms", engine.load_seconds() * 1e3}};
 }
 
-void print_json(const ChatAnswer& chat, const Engine& engine) {
+void print_answer_json(const ChatAnswer& chat, const Engine& engine) {
   Json out = {{"text", chat.content},
               {"reasoning", chat.reasoning},
               {"tokens", chat.answer.tokens},
@@ -112,7 +110,7 @@ void print_json(const ChatAnswer& chat, const Engine& engine) {
               {"timings", timings(chat.answer, engine)}};
   const uint32_t experts = engine.model().hp.n_experts;
   if (experts > 0) out["experts"] = {{"slots", experts}, {"hit_rate", 1.0}};
-  fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
+  print_json(out);
 }
 
 jinja::Value read_json_file(const std::string& path) { return jinja::from_json(read_text_file(path)); }
@@ -122,7 +120,7 @@ jinja::Value first_messages(const RunOptions& options) {
   Json messages = Json::array();
   if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
   messages.push_back({{"role", "user"}, {"content", prompt_text(options.prompt, options.file)}});
-  return jinja::from_json(messages.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return jinja::from_json(to_text(messages));
 }
 
 ChatAnswer answer_chat(Engine& engine, Conversation& conversation, const RunOptions& options) {
@@ -184,14 +182,14 @@ int run(const RunOptions& options) {
   InterruptFlag interrupt;
   if (!options.chat) {
     const ChatAnswer answer = complete(*engine, wanted);
-    options.json ? print_json(answer, *engine) : fmt::print("\n");
+    options.json ? print_answer_json(answer, *engine) : fmt::print("\n");
     return 0;
   }
   const std::string source = options.template_file.empty() ? "" : read_text_file(options.template_file);
   Conversation conversation(*engine, options.template_file.empty() ? nullptr : &source);
   if (talk) return chat_loop(*engine, conversation, options, interrupt);
   const ChatAnswer answer = answer_chat(*engine, conversation, wanted);
-  options.json ? print_json(answer, *engine) : fmt::print("\n");
+  options.json ? print_answer_json(answer, *engine) : fmt::print("\n");
   return 0;
 }
 

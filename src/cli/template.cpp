@@ -13,8 +13,6 @@
 namespace sluice::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 struct TemplateOptions {
   std::optional<std::string> model, file, context, now;
   bool jsonl = false;
@@ -87,7 +85,7 @@ int render_template(const TemplateOptions& options) {
     for_each_json_line([&](const Json& in) -> Json {
       try {
         const auto parsed = jinja::Template::parse(in.at("template").get<std::string>());
-        return {{"text", parsed.render(jinja::from_json(in.at("context").dump()), environment)}};
+        return {{"text", parsed.render(jinja::from_json(to_text(in.at("context"))), environment)}};
       } catch (const jinja::TemplateError& error) {
         return {{"error", {{"kind", kind_name(error.failure())}, {"message", error.detail()}, {"line", error.line()}}}};
       }

@@ -14,8 +14,6 @@
 namespace sluice::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 chat::Tokenizer load_tokenizer(const ModelOptions& model) {
   gguf::OpenOptions options;
   options.overrides = model.overrides;
@@ -91,8 +89,12 @@ int detokenize(const DetokenizeOptions& options) {
   }
   std::string text;
   for (const std::string& list : options.ids) {
-    const Json parsed = Json::parse("[" + list + "]", nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_discarded()) fail(ErrorKind::kUsage, "--ids {}: write ids separated by commas, such as 1,2,3", list);
+    Json parsed;
+    try {
+      parsed = parse_json("[" + list + "]");
+    } catch (const Json::exception&) {
+      fail(ErrorKind::kUsage, "--ids {}: write ids separated by commas, such as 1,2,3", list);
+    }
     text += tokenizer.decode(checked_ids(tokenizer, parsed), false);
   }
   fmt::print("{}\n", text);

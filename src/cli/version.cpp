@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/json.h"
 #include "ops/cpu/kernels.h"
 
 namespace sluice::cli {
@@ -26,12 +26,12 @@ int print_version(const VersionOptions& options) {
   std::vector<std::string> usable;
   for (const ops::cpu::Kernels* kernels : ops::cpu::usable_kernels()) usable.emplace_back(kernels->name);
   if (options.json) {
-    const nlohmann::ordered_json out = {{"version", SLUICE_VERSION},
-                                        {"compiler", kCompiler},
-                                        {"build_type", SLUICE_BUILD_TYPE},
-                                        {"isa_compiled", compiled},
-                                        {"isa_usable", usable}};
-    fmt::print("{}\n", out.dump());
+    const Json out = {{"version", SLUICE_VERSION},
+                      {"compiler", kCompiler},
+                      {"build_type", SLUICE_BUILD_TYPE},
+                      {"isa_compiled", compiled},
+                      {"isa_usable", usable}};
+    print_json(out);
   } else {
     fmt::print("sluice {} ({}, {})\ninstruction sets compiled: {}\nusable here, best first: {}\n", SLUICE_VERSION,
                SLUICE_BUILD_TYPE, kCompiler, fmt::join(compiled, " "), fmt::join(usable, " "));

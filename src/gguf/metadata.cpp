@@ -1,5 +1,6 @@
 #include "gguf/metadata.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <concepts>
@@ -37,42 +38,100 @@ std::string wanted() {
   }
 }
 
-// nullopt when `from`, a scalar or an Array, is not a To or can't be held by one.
+// An integer of any type, or each of an array of them, as int64_t or uint64_t; nullopt when the value is something else
+// or Wide can't hold it. To look into a value takes the compiler long: it is done twice per sign, not for every type
+// that can be asked for.
+template <typename Wide>
+std::optional<Wide> widen(const Value& value) {
+  return std::visit(
+      []<typename T>(const T& held) -> std::optional<Wide> {
+        if constexpr (Integer<T>) {
+          if (std::in_range<Wide>(held)) return static_cast<Wide>(held);
+        }
+        return std::nullopt;
+      },
+      value);
+}
+
+template <typename Wide>
+std::optional<std::vector<Wide>> widen_elements(const Array& array) {
+  return std::visit(
+      []<typename T>(const T& held) -> std::optional<std::vector<Wide>> {
+        if constexpr (IsVector<T>::value) {
+          if constexpr (Integer<typename T::value_type>) {
+            if (std::ranges::all_of(held, [](auto element) { return std::in_range<Wide>(element); }))
+              return std::vector<Wide>(held.begin(), held.end());
+          }
+        }
+        return std::nullopt;
+      },
+      array);
+}
+
+// The finite number as a To; nullopt when a To can't hold it.
 template <typename To, typename From>
-std::optional<To> convert(const From& from) {
-  if constexpr (Integer<To> && Integer<From>) {
+std::optional<To> convert(From from) {
+  if constexpr (Integer<To>) {
     if (std::in_range<To>(from)) return static_cast<To>(from);
-  } else if constexpr (std::floating_point<To> && std::floating_point<From>) {
-    if (const To to = static_cast<To>(from); std::isfinite(to)) return to;
-  } else if constexpr (std::same_as<To, From>) {
-    return from;
+  } else if (const To to = static_cast<To>(from); std::isfinite(to)) {
+    return to;
   }
   return std::nullopt;
 }
 
 template <typename To, typename From>
-std::optional<std::vector<To>> convert_elements(const From& from) {
-  if constexpr (IsVector<From>::value) {
-    std::vector<To> out;
-    out.reserve(from.size());
-    for (const typename From::value_type& element : from) {
-      const auto converted = convert<To>(element);
-      if (!converted) return std::nullopt;
-      out.push_back(*converted);
-    }
-    return out;
+std::optional<std::vector<To>> convert_elements(const std::vector<From>& from) {
+  std::vector<To> out;
+  out.reserve(from.size());
+  for (const From element : from) {
+    const auto converted = convert<To>(element);
+    if (!converted) return std::nullopt;
+    out.push_back(*converted);
   }
-  return std::nullopt;
+  return out;
 }
 
+template <typename T>
+using WideOf = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+
+template <typename T>
+std::optional<T> convert_scalar(const Value& value) {
+  if constexpr (Integer<T>) {
+    const auto wide = widen<WideOf<T>>(value);
+    return wide ? convert<T>(*wide) : std::nullopt;
+  } else if constexpr (std::floating_point<T>) {
+    if (const auto* held = std::get_if<float>(&value)) return convert<T>(*held);
+    if (const auto* held = std::get_if<double>(&value)) return convert<T>(*held);
+    return std::nullopt;
+  } else {
+    const auto* held = std::get_if<T>(&value);
+    return held != nullptr ? std::optional<T>(*held) : std::nullopt;
+  }
+}
+
+template <typename T>
+std::optional<std::vector<T>> convert_array(const Array& array) {
+  if constexpr (Integer<T>) {
+    const auto wide = widen_elements<WideOf<T>>(array);
+    return wide ? convert_elements<T>(*wide) : std::nullopt;
+  } else if constexpr (std::floating_point<T>) {
+    if (const auto* held = std::get_if<std::vector<float>>(&array)) return convert_elements<T>(*held);
+    if (const auto* held = std::get_if<std::vector<double>>(&array)) return convert_elements<T>(*held);
+    return std::nullopt;
+  } else {
+    const auto* held = std::get_if<std::vector<T>>(&array);
+    return held != nullptr ? std::optional<std::vector<T>>(*held) : std::nullopt;
+  }
+}
+
+// nullopt when the value is no T.
 template <typename T>
 std::optional<T> convert_value(const Value& value) {
   if constexpr (IsVector<T>::value) {
     const auto* array = std::get_if<Array>(&value);
-    if (array == nullptr) return std::nullopt;
-    return std::visit([](const auto& held) { return convert_elements<typename T::value_type>(held); }, *array);
+    return array != nullptr ? convert_array<typename T::value_type>(*array) : std::nullopt;
   } else {
-    return std::visit([](const auto& held) { return convert<T>(held); }, value);
+    return convert_scalar<T>(value);
   }
 }
 
@@ -110,6 +169,13 @@ Value parse_override_value(std::string_view type, std::string_view text, std::st
 }
 
 }  // namespace
+
+Metadata::Metadata(std::string source) : source_(std::move(source)) {}
+Metadata::Metadata(const Metadata&) = default;
+Metadata::Metadata(Metadata&&) noexcept = default;
+Metadata& Metadata::operator=(const Metadata& other) { return *this = Metadata(other); }
+Metadata& Metadata::operator=(Metadata&&) noexcept = default;
+Metadata::~Metadata() = default;
 
 bool Metadata::add(std::string key, Value value) {
   if (!index_.try_emplace(key, entries_.size()).second) return false;

@@ -22,7 +22,13 @@ class Metadata {
   };
 
   // `source` names where the values come from, in messages.
-  explicit Metadata(std::string source = "metadata") : source_(std::move(source)) {}
+  explicit Metadata(std::string source = "metadata");
+  // Not in line: a variant of so many types would take seconds of every source that owns a file.
+  Metadata(const Metadata&);
+  Metadata(Metadata&&) noexcept;
+  Metadata& operator=(const Metadata&);
+  Metadata& operator=(Metadata&&) noexcept;
+  ~Metadata();
 
   const std::string& source() const { return source_; }
   std::span<const Entry> entries() const { return entries_; }

@@ -96,6 +96,7 @@ Value run_sort(Call& call) {
       keys.push_back(sort_key(paths[0].get(item), case_sensitive));
     } else {
       std::vector<Value> parts;
+      parts.reserve(paths.size());
       for (const auto& path : paths) parts.push_back(sort_key(path.get(item), case_sensitive));
       keys.push_back(Value::list(std::move(parts)));
     }

@@ -119,6 +119,7 @@ Value strings(const Call& call, const std::vector<std::string_view>& parts) {
   call.budget.make_items(3 * parts.size());
   call.budget.make(self_text(call).size());
   std::vector<Value> out;
+  out.reserve(parts.size());
   for (const std::string_view part : parts) out.push_back(like_self(call, std::string(part)));
   return Value::list(std::move(out));
 }

@@ -24,7 +24,7 @@ Value run_length(Call& call) {
 
 // int(x), then int(float(x)), then the default: only errors of type and value fall through.
 Value run_int(Call& call) {
-  const Value fallback = call.has(0) ? call[0] : Value(0);
+  Value fallback = call.has(0) ? call[0] : Value(0);
   if (call.self.is_undefined()) fail_undefined(call.self);
   if (call.self.is_integral()) return Value(call.self.as_int());
   if (call.self.is(Type::kFloat)) {

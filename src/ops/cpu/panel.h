@@ -95,6 +95,7 @@ struct Panel {
   alignas(64) uint32_t pairs[8][kPanelRows];                // [pair of 16-groups][row]: minimums, or scale * offset
   alignas(64) float scale[16][kPanelRows];                  // [segment][row]
   alignas(64) float minimum[8][kPanelRows];                 // [block][row]
+  const uint8_t* ahead;                                     // what is to be asked for from memory meanwhile
 };
 
 #include "ops/cpu/unpack.h"
@@ -153,11 +154,12 @@ SLUICE_INLINE inline void add_segment(const Panel& panel, size_t g, const Activa
 
 // Adds the products of kQuads quads from `first` on to sums, for each activation row.
 template <size_t kQuads, size_t kRows>
-SLUICE_INLINE inline void multiply_quads(const uint8_t (*bytes)[4 * kPanelRows], size_t first,
-                                         const Activation (&x)[kRows], Sums (&sums)[kRows]) {
+SLUICE_INLINE inline void multiply_quads(const Panel& panel, size_t plane, size_t first, const Activation (&x)[kRows],
+                                         Sums (&sums)[kRows]) {
   for (Sums& s : sums) s = Sums::zero();
   unrolled<kQuads>([&]<uint32_t i>() SLUICE_INLINE {
-    const Quads w = Quads::load(bytes[first + i]);
+    const Quads w = Quads::load(panel.bytes[plane][first + i]);
+    if constexpr (i % 2 == 0) __builtin_prefetch(panel.ahead + 32 * (first + i), 0, 2);
     unrolled<kRows>([&]<uint32_t r>() SLUICE_INLINE { add_products(sums[r], w, broadcast(x[r].q + 4 * (first + i))); });
   });
 }
@@ -174,7 +176,7 @@ SLUICE_INLINE inline void multiply_scaled(const Panel& panel, const Activation (
     for (size_t g = 0; g < kSpan / s.group; ++g)
       for (size_t i = 0; i < kGroupQuads; i += kQuads) {
         Sums sums[kRows];
-        multiply_quads<kQuads>(panel.bytes[plane], g * kGroupQuads + i, x, sums);
+        multiply_quads<kQuads>(panel, plane, g * kGroupQuads + i, x, sums);
         for (size_t r = 0; r < kRows; ++r) total[r] = total[r] + weigh(sums[r], panel.scales[plane][g]);
       }
   for (size_t r = 0; r < kRows; ++r) {
@@ -194,10 +196,10 @@ SLUICE_INLINE inline void multiply_plain(const Panel& panel, size_t n_segments, 
     for (I32x16& t : total) t = I32x16::zero();
     for (size_t i = 0; i < kSegmentQuads; i += kQuads) {
       Sums sums[kRows];
-      multiply_quads<kQuads>(panel.bytes[0], g * kSegmentQuads + i, x, sums);
+      multiply_quads<kQuads>(panel, 0, g * kSegmentQuads + i, x, sums);
       for (size_t r = 0; r < kRows; ++r) total[r] = total[r] + weigh_all<1>(sums[r]);
       if constexpr (s.wide()) {
-        multiply_quads<kQuads>(panel.bytes[1], g * kSegmentQuads + i, x, sums);
+        multiply_quads<kQuads>(panel, 1, g * kSegmentQuads + i, x, sums);
         for (size_t r = 0; r < kRows; ++r) total[r] = total[r] + weigh_all<16>(sums[r]);
       }
     }
@@ -249,15 +251,17 @@ inline void matmul_panels(const quant::Format& format, const std::byte* weights,
       std::memset(acc, 0, rows * kPanelRows * sizeof(float));
       for (size_t span = 0; span < n_spans; ++span) {
         const size_t columns = x.n - span * kSpan < kSpan ? x.n - span * kSpan : kSpan;
-        unpack_panel<kType>(format, panel_rows + span * span_bytes, row_bytes, present, columns / kBlock,
-                            ahead + span * kPanelRows * span_bytes, panel);
+        panel.ahead = reinterpret_cast<const uint8_t*>(ahead + span * kPanelRows * span_bytes);
+        unpack_panel<kType>(format, panel_rows + span * span_bytes, row_bytes, present, columns / kBlock, panel);
         size_t r = 0;
 #if defined(SLUICE_TILES)
         r = multiply_by_tiles<kType>(panel, span, columns, x, first, rows, acc);
 #endif
         const auto take = [&]<size_t kRows>() {
-          for (; r + kRows <= rows; r += kRows)
+          for (; r + kRows <= rows; r += kRows) {
             multiply<kType, kRows>(panel, span, columns, x, first + r, acc + r * kPanelRows);
+            panel.ahead = panel.bytes[0][0];  // once is enough
+          }
         };
         take.template operator()<rows_at_once(shape_of(kType))>();
         take.template operator()<2>();

@@ -52,16 +52,17 @@ inline void unpack_any(const quant::Format& format, const std::byte* blocks, siz
   }
 }
 
-// Sixteen rows of blocks that are being read, and what will be read next.
+// Sixteen rows of blocks that are being read, and what will be read one panel later. That is asked for while this is
+// read, and while it is multiplied (multiply_quads), since sixteen rows are too many streams for the processor's own
+// prefetcher, and requests in one burst would wait for each other. Past a matrix's end they do no harm.
 struct BlockRows {
-  const uint8_t* p;      // the first row's block
-  size_t stride;         // bytes to the next row's
-  const uint8_t* ahead;  // what comes one panel later: asked for as fast as this panel is read, since sixteen rows are
-                         // too many streams for the processor's own prefetcher. Past a matrix's end it does no harm.
+  const uint8_t* p;  // the first row's block
+  size_t stride;     // bytes to the next row's
+  const uint8_t* ahead;
 
   // Bytes offset .. offset + 15 of each row.
   void quads(size_t offset, Quads (&out)[4]) {
-    for (int line = 0; line < 4; ++line, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+    for (int line = 0; line < 3; ++line, ahead += 64) __builtin_prefetch(ahead, 0, 2);
     load_quads(p + offset, stride, out);
   }
   Quads words(size_t offset) const { return load_words(p + offset, stride); }
@@ -384,21 +385,22 @@ inline void unpack_rows(BlockRows& rows, size_t block, Panel& panel) {
   if constexpr (kType == Type::kIQ3_S) unpack_iq3_s(rows, panel);
 }
 
-// n_blocks blocks of each of `present` rows; `ahead`: see BlockRows.
+// n_blocks blocks of each of `present` rows.
 template <quant::Type kType>
 inline void unpack_panel(const quant::Format& format, const std::byte* blocks, size_t row_bytes, size_t present,
-                         size_t n_blocks, const std::byte* ahead, Panel& panel) {
+                         size_t n_blocks, Panel& panel) {
   if constexpr (!unpacks_rows(kType)) {
     return unpack_any<kType>(format, blocks, row_bytes, present, n_blocks, panel);
   } else {
     constexpr size_t kMost = 8 * 36;  // bytes of a span's blocks, any of the formats above
     uint8_t copy[kPanelRows][kMost];
-    BlockRows rows = {reinterpret_cast<const uint8_t*>(blocks), row_bytes, reinterpret_cast<const uint8_t*>(ahead)};
+    BlockRows rows = {reinterpret_cast<const uint8_t*>(blocks), row_bytes, panel.ahead};
     if (present < kPanelRows) {  // the last rows of a matrix: in a copy, so that none is read that isn't there
       for (size_t r = 0; r < kPanelRows; ++r)
         std::memcpy(copy[r], blocks + (r < present ? r : present - 1) * row_bytes, n_blocks * format.block_bytes);
       rows.p = copy[0], rows.stride = kMost;
     }
     for (size_t b = 0; b < n_blocks; ++b, rows.p += format.block_bytes) unpack_rows<kType>(rows, b, panel);
+    panel.ahead = rows.ahead;
   }
 }
