@@ -1,5 +1,7 @@
 #include "cli/common_options.h"
 
+#include <fmt/format.h>
+
 namespace sluice::cli {
 
 void ModelOptions::declare(OptionTable& table, bool required) {
@@ -34,8 +36,9 @@ void ComputeOptions::declare(OptionTable& table, bool with_context) {
                {.env = "CACHE_TYPE_K"});
   table.choice("-ctv, --cache-type-v", "TYPE", "format of the cached values", &cache_values, cache_types,
                {.env = "CACHE_TYPE_V"});
-  table.option("--isa", "NAME", "instruction set of the kernels; `sluice version` lists them, results are the same",
-               &isa, {.env = "ISA", .default_text = "the best that this processor has"});
+  const std::string sets = fmt::format("instruction set of the kernels ({}); results are the same",
+                                       fmt::join(ops::cpu::compiled_kernels(), ", "));
+  table.option("--isa", "NAME", sets, &isa, {.env = "ISA", .default_text = "the best that this processor has"});
 }
 
 void SamplingOptions::declare(OptionTable& table) {

@@ -2,6 +2,11 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include <algorithm>
@@ -19,7 +24,16 @@ extern const Kernels kKernels;
 namespace avx2 {
 extern const Kernels kKernels;
 }
+namespace avxvnni {
+extern const Kernels kKernels;
+}
 namespace avx512 {
+extern const Kernels kKernels;
+}
+namespace avx512vnni {
+extern const Kernels kKernels;
+}
+namespace amx {
 extern const Kernels kKernels;
 }
 #elif defined(__aarch64__)
@@ -35,19 +49,48 @@ struct Entry {
   bool usable;
 };
 
+#if defined(__x86_64__)
+
+// CPUID bits that the compilers' own test does not know: F16C by that name in Clang 14, AVX-VNNI in either.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+bool has_avx_vnni() {
+  constexpr unsigned kAvxVnni = 1u << 4;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || eax < 1) return false;  // eax: the last subleaf
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnni) != 0;
+}
+// AMX tiles of bytes: CPUID's bits, and Linux's permission for the process, which tile registers need since they make
+// its threads' saved state 8 KB larger (Documentation/arch/x86/xstate.rst, since Linux 5.16).
+bool has_amx_int8() {
+  constexpr unsigned kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAmxTile) == 0 || (edx & kAmxInt8) == 0)
+    return false;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+#endif
+
 // Best first. The compiler's test also asks the operating system (XGETBV) whether it saves the wide registers.
 std::vector<Entry> detect() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  // F16C by its CPUID bit, since Clang 14 does not know it by name.
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-  const bool avx2 = f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx2 = has_f16c() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return {{&avx512::kKernels, avx512}, {&avx2::kKernels, avx2}, {&scalar::kKernels, true}};
+  const bool avx512vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+  return {{&amx::kKernels, avx512vnni && has_amx_int8()},
+          {&avx512vnni::kKernels, avx512vnni},
+          {&avx512::kKernels, avx512},
+          {&avxvnni::kKernels, avx2 && has_avx_vnni()},
+          {&avx2::kKernels, avx2},
+          {&scalar::kKernels, true}};
 #elif defined(__aarch64__)
-  return {{&neon::kKernels, true}, {&scalar::kKernels, true}};
+  return {{&neon::kKernels, (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0}, {&scalar::kKernels, true}};
 #else
   return {{&scalar::kKernels, true}};
 #endif

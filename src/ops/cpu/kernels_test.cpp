@@ -80,6 +80,17 @@ class SameBits : public testing::TestWithParam<std::string> {
     }
   }
 
+  // Products of w's n_out rows with x, the rows of y `stride` apart.
+  testing::AssertionResult same_products(const quant::Format& format, const std::vector<std::byte>& w, size_t n_out,
+                                         const Rows& x, size_t stride) const {
+    size_t y_rows = 0;
+    for (size_t r = 0; r < x.n_rows; ++r) y_rows = std::max(y_rows, x.to(r) + 1);
+    std::vector<float> want(y_rows * stride, -7.0f), got = want;
+    scalar().matmul(format, w.data(), n_out, x, want.data(), stride, nullptr);
+    kernels_->matmul(format, w.data(), n_out, x, got.data(), stride, nullptr);
+    return same_bits(got, want);
+  }
+
   const Kernels* kernels_ = nullptr;
 };
 
@@ -172,40 +183,124 @@ TEST_P(SameBits, QuantizeRow) {
       }
 }
 
+// Sums are computed 16 outputs at a time, a few rows at a time, 512 rows a tile, 256 columns a span: sizes around all
+// of these borders.
 TEST_P(SameBits, MatmulOfEveryFormat) {
+  struct Size {
+    size_t n_rows, n_out;
+  };
+  std::vector<Size> sizes = {{515, 2}, {27, 17}, {3, 33}, {4, 16}, {5, 15}};
+  for (size_t n_rows = 1; n_rows <= 9; ++n_rows) sizes.push_back({n_rows, n_rows % 2 == 0 ? size_t{1} : size_t{17}});
   for (const quant::Format& format : quant::formats()) {
-    const bool is_float = format.block_weights == 1;
-    for (const size_t n : is_float ? std::vector<size_t>{1, 15, 17, 160, 1000}
-                                   : std::vector<size_t>{format.block_weights, 3 * format.block_weights, 1024}) {
-      if (n % format.block_weights != 0 || (format.activation == quant::Activation::kInt8Per256 && n % 256)) continue;
-      for (const size_t n_rows : {1, 2, 3, 5, 17})
-        for (const size_t n_out : {1, 4, 7, 18}) {
-          Random random(n + n_rows);
-          std::vector<std::byte> w = random_blocks(random, format, n_out * n / format.block_weights);
-          const Activated x(scalar(), format, random_floats(random, n_rows * n), n);
-          std::vector<float> want(n_rows * n_out), got(n_rows * n_out);
-          scalar().matmul(format, w.data(), n_out, x.rows(), want.data(), n_out, nullptr);
-          kernels_->matmul(format, w.data(), n_out, x.rows(), got.data(), n_out, nullptr);
-          ASSERT_TRUE(same_bits(got, want)) << format.name << " [" << n_out << ", " << n << "] x " << n_rows << " rows";
-        }
+    std::vector<size_t> lengths = {1, 15, 17, 160, 1000};
+    if (format.block_weights != 1) {
+      lengths.clear();
+      for (const size_t n_blocks : {1, 3, 4, 7, 8, 9, 23}) lengths.push_back(n_blocks * format.block_weights);
     }
+    for (const size_t n : lengths) {
+      if (n > 1024 || (format.activation == quant::Activation::kInt8Per256 && n % 256 != 0)) continue;
+      for (const auto& [n_rows, n_out] : sizes) {
+        Random random(n + n_rows);
+        const std::vector<std::byte> w = random_blocks(random, format, n_out * n / format.block_weights);
+        const Activated x(scalar(), format, random_floats(random, n_rows * n), n);
+        ASSERT_TRUE(same_products(format, w, n_out, x.rows(), n_out))
+            << format.name << " [" << n_out << ", " << n << "] x " << n_rows << " rows";
+      }
+    }
+  }
+}
+
+// Rows that are gathered by index and scattered by out, into a wide y, of which all else stays as it is.
+TEST_P(SameBits, MatmulOfScatteredRows) {
+  constexpr size_t n = 512, n_out = 19, stored_rows = 7, stride = 23;
+  const uint32_t index[] = {6, 0, 3, 3, 5, 1, 6, 2, 4, 0, 0, 1, 5, 2, 6, 4, 3, 1, 2};
+  const uint32_t out[] = {8, 2, 0, 5, 4, 9, 1, 3, 6, 19, 11, 12, 18, 14, 13, 16, 7, 17, 20};
+  for (const quant::Format& format : quant::formats()) {
+    Random random(static_cast<uint64_t>(format.type));
+    const std::vector<std::byte> w = random_blocks(random, format, n_out * n / format.block_weights);
+    const Activated x(scalar(), format, random_floats(random, stored_rows * n), n);
+    for (const bool gathered : {false, true})
+      for (const bool scattered : {false, true}) {
+        Rows rows = x.rows();
+        if (gathered) rows.index = index, rows.n_rows = std::size(index);
+        if (scattered) rows.out = out;
+        EXPECT_TRUE(same_products(format, w, n_out, rows, stride))
+            << format.name << (gathered ? ", gathered" : "") << (scattered ? ", scattered" : "");
+      }
   }
 }
 
 // Any bytes are blocks of some sort: scales that are infinite, NaN, denormal or huge, activations likewise.
 TEST_P(SameBits, MatmulOfAnyBytes) {
-  constexpr size_t n = 512, n_rows = 3, n_out = 5;
+  constexpr size_t n = 512, n_rows = 9, n_out = 21;
   for (const quant::Format& format : quant::formats())
     for (const Kind kind : kKinds) {
       Random random(static_cast<uint64_t>(format.type));
       std::vector<std::byte> w(n_out * n / format.block_weights * format.block_bytes);
       for (std::byte& byte : w) byte = static_cast<std::byte>(random.bits() & 255);
       const Activated x(scalar(), format, random_floats(random, n_rows * n, kind), n);
-      std::vector<float> want(n_rows * n_out), got(n_rows * n_out);
-      scalar().matmul(format, w.data(), n_out, x.rows(), want.data(), n_out, nullptr);
-      kernels_->matmul(format, w.data(), n_out, x.rows(), got.data(), n_out, nullptr);
-      EXPECT_TRUE(same_bits(got, want)) << format.name << ", kind " << static_cast<int>(kind);
+      EXPECT_TRUE(same_products(format, w, n_out, x.rows(), n_out))
+          << format.name << ", kind " << static_cast<int>(kind);
     }
+}
+
+// A block with the same f32 scales, whose weights are as large (or small: `weights` -1) as its bits can make them, and
+// then its integer scales and minimums.
+std::vector<std::byte> extreme_block(const quant::Format& format, std::vector<std::byte> block, int weights,
+                                     int scales) {
+  const auto unpack = [&] {
+    quant::UnpackedBlock unpacked;
+    format.unpack(block.data(), unpacked);
+    return unpacked;
+  };
+  const auto rank = [&](const quant::UnpackedBlock& b) {
+    int64_t w = 0, s = 0;
+    for (size_t i = 0; i < format.block_weights; ++i) w += b.weights[i];
+    for (size_t g = 0; g < format.block_weights / 16; ++g) s += b.scales[g] + (format.has_minimum ? b.minimums[g] : 0);
+    return 1000000 * weights * w + scales * s;
+  };
+  const quant::UnpackedBlock start = unpack();
+  int64_t best = rank(start);
+  for (int round = 0; round < 2; ++round)
+    for (size_t bit = 0; bit < 8 * block.size(); ++bit) {
+      const auto flip = [&] { block[bit / 8] ^= static_cast<std::byte>(1 << bit % 8); };
+      flip();
+      const quant::UnpackedBlock now = unpack();
+      const bool same_floats = std::equal(now.scale, now.scale + format.segments, start.scale) &&
+                               (!format.has_minimum || now.minimum == start.minimum);
+      if (same_floats && rank(now) > best)
+        best = rank(now);
+      else
+        flip();
+    }
+  return block;
+}
+
+// The largest integer sums there are: a unit that adds up in 16 bits, or splits weights, must not saturate or wrap.
+TEST_P(SameBits, MatmulOfExtremeIntegers) {
+  constexpr size_t n = 256, n_rows = 10, n_out = 2;
+  for (const quant::Format& format : quant::formats()) {
+    if (format.unpack == nullptr) continue;
+    for (const int weights : {-1, 1})
+      for (const int scales : {-1, 1}) {
+        Random random(static_cast<uint64_t>(format.type));
+        const std::vector<std::byte> block = extreme_block(format, random_blocks(random, format, 1), weights, scales);
+        std::vector<std::byte> w;
+        for (size_t i = 0; i < n_out * n / format.block_weights; ++i) w.insert(w.end(), block.begin(), block.end());
+        quant::UnpackedBlock unpacked;
+        format.unpack(block.data(), unpacked);
+        std::vector<float> values(n_rows * n);  // each is 127 or -127 as an integer
+        for (size_t i = 0; i < n; ++i) {
+          const size_t at = i % format.block_weights;
+          const float sign = unpacked.weights[at] * unpacked.scales[at / 16] < 0 ? -1.0f : 1.0f;
+          const float kinds[] = {1.0f, -1.0f, sign, -sign, i % 2 == 0 ? 1.0f : -1.0f};
+          for (size_t r = 0; r < n_rows; ++r) values[r * n + i] = kinds[r % std::size(kinds)];
+        }
+        const Activated x(scalar(), format, values, n);
+        EXPECT_TRUE(same_products(format, w, n_out, x.rows(), n_out))
+            << format.name << ", weights " << weights << ", scales " << scales;
+      }
+  }
 }
 
 // Random elements of a cache type. Extreme values become infinite in f16, which is welcome.

@@ -107,11 +107,49 @@ struct Activation {
   const int16_t* sums;
 };
 
+inline Activation activation_at(const Rows& x, size_t r, size_t span) {
+  const size_t row = x.at(r), at = row * x.n + span * kSpan;
+  return {x.q + at, x.scale + row * (x.n / x.block) + span * (kSpan / x.block), x.sums + at / 16};
+}
+
 // The sum of a segment's activations times `factor`, the same for all weight rows.
 template <size_t kSegmentWeights>
 inline I32x16 segment_sum(const int16_t* sums, int16_t factor) {
   if constexpr (kSegmentWeights == 16) return all_lanes(int32_t{sums[0]} * factor);
   return pair_sum(broadcast(sums), factor);
+}
+
+// The sums of a row's activations, 16 at a time, times the panel's pairs: minimums, or what offsets have added.
+SLUICE_INLINE inline I32x16 beside(const Panel& panel, const Activation& x) {
+  I32x16 total = I32x16::zero();
+  for (size_t p = 0; p < 8; ++p) {
+    total = total + pair_products(panel.pairs[p], broadcast(x.sums + 2 * p));
+    hold(total);
+  }
+  return total;
+}
+
+// acc [16] += a block of 16 weight rows times an activation row, given the sum of its integers.
+template <quant::Type kType>
+SLUICE_INLINE inline void add_block(const Panel& panel, const Activation& x, I32x16 total, float* acc) {
+  const F32x16 scale = F32x16::all(x.scale[0]);
+  F32x16 sum = fma(F32x16::load(panel.scale[0]) * scale, to_float(total), F32x16::load(acc));
+  if constexpr (shape_of(kType).minimum)
+    sum = fma(F32x16::load(panel.minimum[0]) * scale, to_float(beside(panel, x)), sum);
+  sum.store(acc);
+}
+
+// The same for segment g of the span, where scales are all f32.
+template <quant::Type kType>
+SLUICE_INLINE inline void add_segment(const Panel& panel, size_t g, const Activation& x, I32x16 total, float* acc) {
+  constexpr Shape s = shape_of(kType);
+  const F32x16 scale = F32x16::all(x.scale[g * s.segment / 32]);
+  F32x16 sum = fma(F32x16::load(panel.scale[g]) * scale, to_float(total), F32x16::load(acc));
+  if constexpr (s.minimum) {
+    const I32x16 activations = segment_sum<s.segment>(x.sums + g * s.segment / 16, 1);
+    sum = fma(F32x16::load(panel.minimum[g]) * scale, to_float(activations), sum);
+  }
+  sum.store(acc);
 }
 
 // Adds the products of kQuads quads from `first` on to sums, for each activation row.
@@ -142,21 +180,8 @@ SLUICE_INLINE inline void multiply_scaled(const Panel& panel, const Activation (
         for (size_t r = 0; r < kRows; ++r) total[r] = total[r] + weigh(sums[r], panel.scales[plane][g]);
       }
   for (size_t r = 0; r < kRows; ++r) {
-    I32x16 beside = I32x16::zero();  // minimums, or what the offset has added
-    if constexpr (s.minimum || s.offset != 0)
-      for (size_t p = 0; p < 8; ++p) {
-        beside = beside + pair_products(panel.pairs[p], broadcast(x[r].sums + 2 * p));
-        hold(beside);
-      }
-    F32x16 sum = F32x16::load(acc + r * kPanelRows);
-    const F32x16 scale = F32x16::all(x[r].scale[0]);
-    if constexpr (s.minimum) {
-      sum = fma(F32x16::load(panel.scale[0]) * scale, to_float(total[r]), sum);
-      sum = fma(F32x16::load(panel.minimum[0]) * scale, to_float(beside), sum);
-    } else {
-      sum = fma(F32x16::load(panel.scale[0]) * scale, to_float(total[r] - beside), sum);
-    }
-    sum.store(acc + r * kPanelRows);
+    if constexpr (s.offset != 0) total[r] = total[r] - beside(panel, x[r]);
+    add_block<kType>(panel, x[r], total[r], acc + r * kPanelRows);
   }
 }
 
@@ -179,14 +204,9 @@ SLUICE_INLINE inline void multiply_plain(const Panel& panel, size_t n_segments, 
       }
     }
     for (size_t r = 0; r < kRows; ++r) {
-      const int16_t* sums = x[r].sums + g * s.segment / 16;
-      const F32x16 scale = F32x16::all(x[r].scale[g * s.segment / 32]);
-      F32x16 sum = F32x16::load(acc + r * kPanelRows);
-      if constexpr (s.offset != 0) total[r] = total[r] - segment_sum<s.segment>(sums, s.offset);
-      sum = fma(F32x16::load(panel.scale[g]) * scale, to_float(total[r]), sum);
-      if constexpr (s.minimum)
-        sum = fma(F32x16::load(panel.minimum[g]) * scale, to_float(segment_sum<s.segment>(sums, 1)), sum);
-      sum.store(acc + r * kPanelRows);
+      if constexpr (s.offset != 0)
+        total[r] = total[r] - segment_sum<s.segment>(x[r].sums + g * s.segment / 16, s.offset);
+      add_segment<kType>(panel, g, x[r], total[r], acc + r * kPanelRows);
     }
   }
 }
@@ -197,15 +217,16 @@ template <quant::Type kType, size_t kRows>
 __attribute__((noinline)) void multiply(const Panel& panel, size_t span, size_t columns, const Rows& x, size_t first,
                                         float* acc) {
   Activation rows[kRows];
-  for (size_t r = 0; r < kRows; ++r) {
-    const size_t row = x.at(first + r), at = row * x.n + span * kSpan;
-    rows[r] = {x.q + at, x.scale + row * (x.n / x.block) + span * (kSpan / x.block), x.sums + at / 16};
-  }
+  for (size_t r = 0; r < kRows; ++r) rows[r] = activation_at(x, first + r, span);
   if constexpr (shape_of(kType).group != 0)
     multiply_scaled<kType>(panel, rows, acc);
   else
     multiply_plain<kType>(panel, columns / shape_of(kType).segment, rows, acc);
 }
+
+#if defined(SLUICE_TILES)
+#include "ops/cpu/tiles.h"
+#endif
 
 constexpr size_t rows_at_once(Shape s) { return s.quads_per_sum() < 8 ? 3 : 4; }
 
@@ -218,6 +239,9 @@ inline void matmul_panels(const quant::Format& format, const std::byte* weights,
   const size_t span_bytes = kSpan / kBlock * format.block_bytes;
   Panel panel;
   alignas(64) float acc[kRowTile * kPanelRows];
+#if defined(SLUICE_TILES)
+  const Tiles tiles(tile_columns(shape_of(kType)), x.n_rows >= kFewestTileRows);
+#endif
   for (size_t first = 0; first < x.n_rows; first += kRowTile) {
     const size_t rows = x.n_rows - first < kRowTile ? x.n_rows - first : kRowTile;
     for (size_t o = 0; o < n_out; o += kPanelRows) {
@@ -230,6 +254,9 @@ inline void matmul_panels(const quant::Format& format, const std::byte* weights,
         panel.ahead = reinterpret_cast<const uint8_t*>(ahead + span * kPanelRows * span_bytes);
         unpack_panel<kType>(format, panel_rows + span * span_bytes, row_bytes, present, columns / kBlock, panel);
         size_t r = 0;
+#if defined(SLUICE_TILES)
+        r = multiply_by_tiles<kType>(panel, span, columns, x, first, rows, acc);
+#endif
         const auto take = [&]<size_t kRows>() {
           for (; r + kRows <= rows; r += kRows) {
             multiply<kType, kRows>(panel, span, columns, x, first + r, acc + r * kPanelRows);

@@ -33,8 +33,10 @@ inline F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 inline I32x16 all_lanes(int32_t x) { return {_mm512_set1_epi32(x)}; }
 // Have this sum now: GCC would rather keep many products in flight, and spill them, than add them up as they come.
 template <typename T>
-inline void hold(T& sum) {
+inline void hold([[maybe_unused]] T& sum) {
+#if !defined(SLUICE_EMULATED)
   asm("" : "+v"(sum.v));
+#endif
 }
 
 struct Quads {

@@ -1,20 +1,4 @@
-// Compiled with NEON, which every 64-bit Arm processor has; see kernels.inl for the kernels themselves.
-#include <arm_neon.h>
-
-#include "ops/cpu/isa.h"
-
+// NEON with dot products of bytes (Armv8.2): 64-bit Arm processors since 2018 (Cortex-A76, Neoverse N1, Apple A11).
 #define SLUICE_ISA neon
 #define SLUICE_VEC_NEON
-
-namespace sluice::ops::cpu::neon {
-
-inline float fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-inline float sqrt_f32(float x) { return __builtin_sqrtf(x); }
-
-#include "ops/cpu/kernels.inl"
-
-extern const Kernels kKernels;
-const Kernels kKernels = {"neon",  matmul,     quantize_row, rms_norm,  l2_norm,         silu_mul,  sigmoid_mul,
-                          softmax, add_scaled, rope,         attention, attention_merge, delta_net, conv_silu};
-
-}  // namespace sluice::ops::cpu::neon
+#include "ops/cpu/unit.inl"
