@@ -134,8 +134,8 @@ std::string explanation(const Option& option) {
   std::vector<std::string> facts;
   const OptionDetails& details = option.details;
   if (!details.choices.empty()) facts.push_back("one of " + join(details.choices, ", "));
-  if (option.repeatable) facts.push_back("may be repeated");
-  if (details.required) facts.push_back("required");
+  if (option.repeatable) facts.emplace_back("may be repeated");
+  if (details.required) facts.emplace_back("required");
   if (!details.default_text.empty()) facts.push_back("default: " + details.default_text);
   if (!details.env.empty()) facts.push_back("env: SLUICE_" + details.env);
   return facts.empty() ? option.help : fmt::format("{} ({})", option.help, join(facts, "; "));

@@ -101,7 +101,7 @@ void OptionTable::custom(std::string_view names, std::string_view placeholder, s
   option.store = [read = std::move(read)](std::string_view text, bool) { read(text); };
 }
 
-void OptionTable::accept(std::string_view names, std::string_view placeholder, std::string notice,
+void OptionTable::accept(std::string_view names, std::string_view placeholder, std::string_view notice,
                          OptionDetails details) {
   details.notice = notice;
   Option& option = add(names, placeholder, notice, std::move(details));

@@ -152,7 +152,8 @@ class OptionTable {
   void flag(std::string_view names, std::string_view help, std::optional<bool>* target, OptionDetails details = {});
 
   // An option of related programs that changes nothing here; its use prints the notice. Flag without a placeholder.
-  void accept(std::string_view names, std::string_view placeholder, std::string notice, OptionDetails details = {});
+  void accept(std::string_view names, std::string_view placeholder, std::string_view notice,
+              OptionDetails details = {});
 
   // The next argument without a name; T is std::string, std::optional<std::string> (may be left out) or
   // std::vector<std::string> (one or more).
