@@ -27,7 +27,9 @@ struct BlockRows {
     for (int line = 0; line < 3; ++line, ahead += 64) __builtin_prefetch(ahead, 0, 2);
     load_quads(p + offset, stride, out);
   }
-  Quads words(size_t offset) const { return load_words(p + offset, stride); }
+  Quads words(size_t offset) const {
+    return load_words([=, this](size_t row) { return p + offset + row * stride; });
+  }
 };
 
 // ---- super-blocks of 256 weights -----------------------------------------------------------------------------------

@@ -9,15 +9,21 @@
 // after all of the first.
 template <size_t kEntryQuads, typename Finish>
 inline void put_entries(Panel& panel, size_t run, const uint32_t* book, const uint16_t* indices, Finish finish) {
-  unrolled<8>([&]<uint32_t i>() SLUICE_INLINE {
-    constexpr size_t kEntry = i / kEntryQuads, kPart = i % kEntryQuads;
-    const uint16_t* at = indices + kEntry / 4 * (4 * kPanelRows) + kEntry % 4;
-    const Quads entries = from_words([&](size_t row) {
-      size_t index = at[4 * row];
-      asm("" : "+r"(index));  // one by one: GCC would load them as a vector, and take it apart again
-      return book[index * kEntryQuads + kPart];
-    });
-    finish.template operator()<i>(entries).store(panel.bytes[0][8 * run + i]);
+  unrolled<8 / kEntryQuads>([&]<uint32_t i>() SLUICE_INLINE {
+    const auto entry = [&](size_t row) {
+      size_t index = indices[i / 4 * (4 * kPanelRows) + i % 4 + 4 * row];
+      asm volatile("" : "+r"(index));  // one by one: GCC would load them as a vector, and take it apart again
+      return book + index * kEntryQuads;
+    };
+    uint8_t(*to)[4 * kPanelRows] = panel.bytes[0] + 8 * run + i * kEntryQuads;
+    if constexpr (kEntryQuads == 1) {
+      finish.template operator()<i>(load_words(entry)).store(to[0]);
+    } else {
+      Quads first, second;
+      load_pairs(entry, first, second);
+      finish.template operator()<2 * i>(first).store(to[0]);
+      finish.template operator()<2 * i + 1>(second).store(to[1]);
+    }
   });
 }
 
@@ -25,7 +31,7 @@ inline void put_entries(Panel& panel, size_t run, const uint32_t* book, const ui
 template <quant::Type kType, size_t kEntryQuads>
 inline void put_run(Panel& panel, size_t run, const uint32_t* book, const uint16_t* indices, Quads signs) {
   const Quads offset = Quads::all(static_cast<uint8_t>(shape_of(kType).offset));
-  put_entries<kEntryQuads>(panel, run, book, indices, [&]<uint32_t i>(Quads magnitudes) {
+  put_entries<kEntryQuads>(panel, run, book, indices, [=]<uint32_t i>(Quads magnitudes) {
     const Quads negative = bit_mask<4 * i>(signs);
     return (magnitudes ^ negative) - (negative - offset);  // -x = ~x + 1, and ~x = x ^ -1
   });
@@ -175,12 +181,12 @@ inline void unpack_iq3_s(BlockRows& rows, Panel& panel) {
     Quads q[2][4];                                  // four indices each
     rows.quads(2 + 32 * half, q[0]);
     rows.quads(18 + 32 * half, q[1]);
+    uint16_t indices[4][8 * kPanelRows];
     unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
-      uint16_t indices[8 * kPanelRows];
-      store_wide(q[i / 2][i % 2 * 2], bit_mask<8 * i>(ninth) & one, indices);
-      store_wide(q[i / 2][i % 2 * 2 + 1], bit_mask<8 * i + 4>(ninth) & one, indices + 4 * kPanelRows);
-      put_run<kType, 1>(panel, 4 * half + i, book, indices, signs[i]);
+      store_wide(q[i / 2][i % 2 * 2], bit_mask<8 * i>(ninth) & one, indices[i]);
+      store_wide(q[i / 2][i % 2 * 2 + 1], bit_mask<8 * i + 4>(ninth) & one, indices[i] + 4 * kPanelRows);
     });
+    for (size_t i = 0; i < 4; ++i) put_run<kType, 1>(panel, 4 * half + i, book, indices[i], signs[i]);
   }
   const Quads scales = rows.words(106);
   unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
@@ -206,7 +212,7 @@ inline void put_ternary_run(Panel& panel, size_t run, Quads low, Quads high, Qua
   store_wide(low, high, indices);
   const auto* book = reinterpret_cast<const uint32_t*>(&quant::kIq1Grid);
   const Quads minus_one = Quads::all(0xFF);
-  put_entries<2>(panel, run, book, indices, [&]<uint32_t i>(Quads codes) {
+  put_entries<2>(panel, run, book, indices, [=]<uint32_t i>(Quads codes) {
     return shift_bytes_unmasked<-3>(codes - minus_one) | pick<i / 2, i / 2, i / 2, i / 2>(up);
   });
 }
