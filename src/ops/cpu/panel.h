@@ -85,7 +85,7 @@ constexpr Shape shape_of(quant::Type type) {
     case Type::kIQ4_XS:
       return {256, 256, 32, kByteOffset, kLargestByte, false};
     default:  // TQ1_0, TQ2_0
-      return {256, 256, 16, 1, 3, false};
+      return {256, 256, 0, 1, 3, false};
   }
 }
 
@@ -116,7 +116,9 @@ inline Activation activation_at(const Rows& x, size_t r, size_t span) {
 template <size_t kSegmentWeights>
 inline I32x16 segment_sum(const int16_t* sums, int16_t factor) {
   if constexpr (kSegmentWeights == 16) return all_lanes(int32_t{sums[0]} * factor);
-  return pair_sum(broadcast(sums), factor);
+  I32x16 total = pair_sum(broadcast(sums), factor);
+  for (size_t i = 2; i < kSegmentWeights / 16; i += 2) total = total + pair_sum(broadcast(sums + i), factor);
+  return total;
 }
 
 // The sums of a row's activations, 16 at a time, times the panel's pairs: minimums, or what offsets have added.

@@ -21,6 +21,29 @@ __attribute__((always_inline)) inline void unrolled(Body body) {
 // a few Quads: 16 bits a pair of weights on sets without dot-product instructions, 32 bits a lane on the others.
 // kMaxSum is how far they go; formats whose weights are too wide for it are cut in two planes (see panel.h).
 
+#if defined(SLUICE_VEC_AVX512) || defined(SLUICE_VEC_AVX2)
+
+// Four words from four places. In this order: GCC would rather compute all places of many first, and spill them.
+inline __m128i load_four(const void* a, const void* b, const void* c, const void* d) {
+  const auto word = [](const void* p) {
+    int w;
+    std::memcpy(&w, p, sizeof w);
+    return w;
+  };
+  __m128i words = _mm_cvtsi32_si128(word(a));
+  words = _mm_insert_epi32(words, word(b), 1);
+  words = _mm_insert_epi32(words, word(c), 2);
+  words = _mm_insert_epi32(words, word(d), 3);
+  asm volatile("" : "+x"(words));
+  return words;
+}
+inline __m128 load_two_pairs(const void* a, const void* b) {
+  const __m128i low = _mm_loadl_epi64(static_cast<const __m128i*>(a));
+  return _mm_loadh_pi(_mm_castsi128_ps(low), static_cast<const __m64*>(b));
+}
+
+#endif
+
 #if defined(SLUICE_VEC_AVX512)
 
 struct I32x16 {
@@ -51,12 +74,28 @@ inline Quads operator|(Quads a, Quads b) { return {_mm512_or_si512(a.v, b.v)}; }
 inline Quads operator^(Quads a, Quads b) { return {_mm512_xor_si512(a.v, b.v)}; }
 inline Quads operator-(Quads a, Quads b) { return {_mm512_sub_epi8(a.v, b.v)}; }
 
-// Row r's word is word(r).
-template <typename Word>
-inline Quads from_words(Word word) {
-  const auto w = [&](size_t row) { return static_cast<int>(word(row)); };
-  return {_mm512_setr_epi32(w(0), w(1), w(2), w(3), w(4), w(5), w(6), w(7), w(8), w(9), w(10), w(11), w(12), w(13),
-                            w(14), w(15))};
+// Row r's word, from where at(row) points on.
+template <typename At>
+inline Quads load_words(At at) {
+  const auto four_rows = [&](size_t row) { return load_four(at(row), at(row + 1), at(row + 2), at(row + 3)); };
+  __m512i words = _mm512_castsi128_si512(four_rows(0));
+  words = _mm512_inserti32x4(words, four_rows(4), 1);
+  words = _mm512_inserti32x4(words, four_rows(8), 2);
+  return {_mm512_inserti32x4(words, four_rows(12), 3)};
+}
+
+// Two consecutive words of each row, likewise.
+template <typename At>
+inline void load_pairs(At at, Quads& first, Quads& second) {
+  const auto eight_rows = [&](size_t row) {  // a pair of rows of every four
+    const __m256 low = _mm256_set_m128(load_two_pairs(at(row + 4), at(row + 5)), load_two_pairs(at(row), at(row + 1)));
+    const __m256 high =
+        _mm256_set_m128(load_two_pairs(at(row + 12), at(row + 13)), load_two_pairs(at(row + 8), at(row + 9)));
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+  };
+  const __m512 a = eight_rows(0), b = eight_rows(2);
+  first = {_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0b10001000))};
+  second = {_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0b11011101))};
 }
 
 template <int kShift>
@@ -200,12 +239,30 @@ inline Quads operator|(Quads a, Quads b) { return {_mm256_or_si256(a.lo, b.lo), 
 inline Quads operator^(Quads a, Quads b) { return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)}; }
 inline Quads operator-(Quads a, Quads b) { return {_mm256_sub_epi8(a.lo, b.lo), _mm256_sub_epi8(a.hi, b.hi)}; }
 
-// Row r's word is word(r).
-template <typename Word>
-inline Quads from_words(Word word) {
-  const auto w = [&](size_t row) { return static_cast<int>(word(row)); };
-  return {_mm256_setr_epi32(w(0), w(1), w(2), w(3), w(4), w(5), w(6), w(7)),
-          _mm256_setr_epi32(w(8), w(9), w(10), w(11), w(12), w(13), w(14), w(15))};
+// Row r's word, from where at(row) points on.
+template <typename At>
+inline Quads load_words(At at) {
+  const auto four_rows = [&](size_t row) { return load_four(at(row), at(row + 1), at(row + 2), at(row + 3)); };
+  const auto eight_rows = [&](size_t row) {
+    const __m128i low = four_rows(row);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), four_rows(row + 4), 1);
+  };
+  const __m256i low = eight_rows(0);
+  return {low, eight_rows(8)};
+}
+// Two consecutive words of each row, likewise.
+template <typename At>
+inline void load_pairs(At at, Quads& first, Quads& second) {
+  const auto eight_rows = [&](size_t from, __m256i& even, __m256i& odd) {
+    const auto four_rows = [&](size_t row) {
+      return _mm256_set_m128(load_two_pairs(at(row + 4), at(row + 5)), load_two_pairs(at(row), at(row + 1)));
+    };
+    const __m256 a = four_rows(from), b = four_rows(from + 2);
+    even = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0b10001000));
+    odd = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0b11011101));
+  };
+  eight_rows(0, first.lo, second.lo);
+  eight_rows(8, first.hi, second.hi);
 }
 
 // Bits move across the bytes of a 16-bit lane: to be masked by the caller.
@@ -394,11 +451,21 @@ inline Quads operator-(Quads a, Quads b) {
   return a;
 }
 
-template <typename Word>
-inline Quads from_words(Word word) {
+template <typename At>
+inline Quads load_words(At at) {
   uint32_t words[16];
-  for (size_t r = 0; r < 16; ++r) words[r] = word(r);
+  for (size_t r = 0; r < 16; ++r) std::memcpy(words + r, at(r), sizeof words[r]);
   return Quads::load(words);
+}
+template <typename At>
+inline void load_pairs(At at, Quads& first, Quads& second) {
+  for (size_t g = 0; g < 4; ++g) {
+    const auto pair = [&](size_t row) { return vld1_u32(reinterpret_cast<const uint32_t*>(at(row))); };
+    const uint32x4_t a = vcombine_u32(pair(4 * g), pair(4 * g + 1));
+    const uint32x4_t b = vcombine_u32(pair(4 * g + 2), pair(4 * g + 3));
+    first.v[g] = vreinterpretq_u8_u32(vuzp1q_u32(a, b));
+    second.v[g] = vreinterpretq_u8_u32(vuzp2q_u32(a, b));
+  }
 }
 
 template <int kShift>
@@ -518,15 +585,6 @@ inline I32x16 pair_sum(Broadcast pair, int16_t factor) {
 }
 
 #endif
-
-// Four bytes of each of 16 rows `stride` bytes apart.
-inline Quads load_words(const uint8_t* p, size_t stride) {
-  return from_words([=](size_t row) {
-    uint32_t word;
-    std::memcpy(&word, p + row * stride, 4);
-    return word;
-  });
-}
 
 // Of every byte, the kCount bits from bit kFrom on, moved to bit kTo.
 template <int kFrom, int kCount, int kTo = 0>

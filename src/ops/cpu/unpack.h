@@ -1,5 +1,5 @@
-// Unpacking sixteen rows of a format's blocks into a panel. Formats without an own way here go through the integers of
-// quant::UnpackedBlock, one block at a time.
+// Unpacking sixteen rows of a format's blocks into a panel, lane by lane. What the bytes of a block mean stands beside
+// the unpackers of src/quant.
 //
 // Included by panel.h only.
 
@@ -11,44 +11,6 @@ inline void put(Panel& panel, size_t quad, Quads bytes) {
     bits<4, 4>(bytes).store(panel.bytes[1][quad]);
   } else {
     bytes.store(panel.bytes[0][quad]);
-  }
-}
-
-// Any format: [present] rows of n_blocks.
-template <quant::Type kType>
-inline void unpack_any(const quant::Format& format, const std::byte* blocks, size_t row_bytes, size_t present,
-                       size_t n_blocks, Panel& panel) {
-  constexpr Shape s = shape_of(kType);
-  alignas(64) uint8_t bytes[kPanelRows][kSpan];
-  std::memset(bytes, 0, sizeof bytes);
-  std::memset(panel.scale, 0, sizeof panel.scale);
-  quant::UnpackedBlock block;
-  for (size_t r = 0; r < present; ++r) {
-    for (size_t b = 0; b < n_blocks; ++b) {
-      format.unpack(blocks + r * row_bytes + b * format.block_bytes, block);
-      for (size_t i = 0; i < s.block; ++i)
-        bytes[r][b * s.block + i] = static_cast<uint8_t>(block.weights[i] + s.offset);
-      for (size_t g = 0; g < s.block / s.segment; ++g) panel.scale[b * (s.block / s.segment) + g][r] = block.scale[g];
-      if constexpr (s.minimum) panel.minimum[b][r] = block.minimum;
-    }
-    if constexpr (s.group != 0) {
-      for (size_t g = 0; g < kSpan / s.group; ++g) {
-        const int32_t scale = block.scales[g * s.group / 16];
-        panel.scales[0][g][r] = scale_word(scale);
-        if constexpr (s.wide()) panel.scales[1][g][r] = scale_word(16 * scale);
-      }
-      for (size_t p = 0; p < 8; ++p) {
-        const auto beside = [&](size_t g) {
-          return static_cast<uint16_t>(s.minimum ? block.minimums[g] : block.scales[g] * s.offset);
-        };
-        panel.pairs[p][r] = beside(2 * p) | static_cast<uint32_t>(beside(2 * p + 1)) << 16;
-      }
-    }
-  }
-  for (size_t i = 0; i < n_blocks * s.block / 16; ++i) {
-    Quads quads[4];
-    load_quads(bytes[0] + 16 * i, kSpan, quads);
-    for (size_t j = 0; j < 4; ++j) put<kType>(panel, 4 * i + j, quads[j]);
   }
 }
 
@@ -65,7 +27,9 @@ struct BlockRows {
     for (int line = 0; line < 3; ++line, ahead += 64) __builtin_prefetch(ahead, 0, 2);
     load_quads(p + offset, stride, out);
   }
-  Quads words(size_t offset) const { return load_words(p + offset, stride); }
+  Quads words(size_t offset) const {
+    return load_words([=, this](size_t row) { return p + offset + row * stride; });
+  }
 };
 
 // ---- super-blocks of 256 weights -----------------------------------------------------------------------------------
@@ -305,6 +269,30 @@ inline void unpack_mxfp4(BlockRows& rows, size_t block, Panel& panel) {
   for (size_t r = 0; r < kPanelRows; ++r) panel.scale[block][r] = quant::kHalfE8m0[rows.p[r * rows.stride]];
 }
 
+// Halves of the unsigned E4M3 in byte i of every row's word: as an f16 with the same fields, exponents are 7 too low.
+// 0x7f is 0, but not 0xff (see quant/level16.cpp).
+template <uint32_t i>
+inline F32x16 half_ue4m3(Quads codes) {
+  const Quads numbers = codes ^ (codes & equal_bytes(codes, Quads::all(0x7F)));
+  const Quads code = pick<i, 0x80, 0x80, 0x80>(numbers & Quads::all(0x7F));
+  return low_halves(shift_words_left<7>(code)) * F32x16::all(128.0f);
+}
+
+inline void unpack_nvfp4(BlockRows& rows, size_t block, Panel& panel) {
+  constexpr auto kType = quant::Type::kNVFP4;
+  for (size_t half = 0; half < 2; ++half) {
+    Quads q[4];  // eight low nibbles, then eight high ones, twice
+    rows.quads(4 + 16 * half, q);
+    for (size_t j = 0; j < 4; ++j) {
+      const size_t quad = 16 * block + 8 * half + j / 2 * 4 + j % 2;
+      put<kType>(panel, quad, lookup(kE2m1Bytes.bytes, bits<0, 4>(q[j])));
+      put<kType>(panel, quad + 2, lookup(kE2m1Bytes.bytes, bits<4, 4>(q[j])));
+    }
+  }
+  const Quads scales = rows.words(0);
+  unrolled<4>([&]<uint32_t i>() SLUICE_INLINE { half_ue4m3<i>(scales).store(panel.scale[4 * block + i]); });
+}
+
 inline void unpack_iq4_xs(BlockRows& rows, Panel& panel) {
   constexpr auto kType = quant::Type::kIQ4_XS;
   for (size_t run = 0; run < 8; ++run)
@@ -330,38 +318,47 @@ inline void unpack_iq4_xs(BlockRows& rows, Panel& panel) {
   low_halves(head).store(panel.scale[0]);
 }
 
+// ---- ternary formats -----------------------------------------------------------------------------------------------
+
+inline void unpack_tq2_0(BlockRows& rows, Panel& panel) {
+  const auto none = [](size_t, size_t) { return Quads::all(0); };
+  put_bit_pairs(rows, 0, 0, panel, none);
+  put_bit_pairs(rows, 32, 32, panel, none);
+  high_halves(rows.words(62)).store(panel.scale[0]);
+}
+
+// Bytes of kDigits digits in base 3: the leading ones to `quad`, the next ones `step` quads on, and so on. Times 3, in
+// 16 bits, a digit stands in the upper byte and what is left of its fraction in the lower one.
+template <size_t kDigits>
+inline void put_base3(Panel& panel, size_t quad, size_t step, Quads bytes) {
+  const Quads lower = Quads::all_words(0x00FF00FFu), upper = Quads::all_words(0xFF00FF00u);
+  Quads even = bytes, odd = pick<1, 0x80, 3, 0x80>(bytes);
+  for (size_t i = 0; i < kDigits; ++i) {
+    even = times_pairs(even & lower, 3), odd = times_pairs(odd & lower, 3);
+    (pick<1, 0x80, 3, 0x80>(even) | (odd & upper)).store(panel.bytes[0][quad + i * step]);
+  }
+}
+
+inline void unpack_tq1_0(BlockRows& rows, Panel& panel) {
+  for (size_t column = 0; column < 3; ++column) {
+    Quads q[4];
+    rows.quads(16 * column, q);
+    for (size_t j = 0; j < 4; ++j) {
+      if (column < 2)
+        put_base3<5>(panel, 4 * column + j, 8, q[j]);
+      else
+        put_base3<5>(panel, 40 + j, 4, q[j]);
+    }
+  }
+  put_base3<4>(panel, 60, 1, rows.words(48));
+  high_halves(rows.words(50)).store(panel.scale[0]);
+}
+
 // ---- codebooks -----------------------------------------------------------------------------------------------------
 
 #include "ops/cpu/unpack_grids.h"
 
 // ---- by format -----------------------------------------------------------------------------------------------------
-
-constexpr bool unpacks_rows(quant::Type type) {
-  using quant::Type;
-  switch (type) {
-    case Type::kQ4_0:
-    case Type::kQ4_1:
-    case Type::kQ5_0:
-    case Type::kQ5_1:
-    case Type::kQ8_0:
-    case Type::kIQ4_NL:
-    case Type::kMXFP4:
-    case Type::kIQ4_XS:
-    case Type::kQ2_K:
-    case Type::kQ3_K:
-    case Type::kQ4_K:
-    case Type::kQ5_K:
-    case Type::kQ6_K:
-    case Type::kIQ2_XXS:
-    case Type::kIQ2_XS:
-    case Type::kIQ2_S:
-    case Type::kIQ3_XXS:
-    case Type::kIQ3_S:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // One block of each of 16 rows.
 template <quant::Type kType>
@@ -373,6 +370,7 @@ inline void unpack_rows(BlockRows& rows, size_t block, Panel& panel) {
   if constexpr (kType == Type::kIQ4_NL) unpack_iq4_nl(rows, block, panel);
   if constexpr (kType == Type::kMXFP4) unpack_mxfp4(rows, block, panel);
   if constexpr (kType == Type::kIQ4_XS) unpack_iq4_xs(rows, panel);
+  if constexpr (kType == Type::kNVFP4) unpack_nvfp4(rows, block, panel);
   if constexpr (kType == Type::kQ2_K) unpack_q2_k(rows, panel);
   if constexpr (kType == Type::kQ3_K) unpack_q3_k(rows, panel);
   if constexpr (kType == Type::kQ4_K) unpack_q4_k(rows, panel);
@@ -383,24 +381,24 @@ inline void unpack_rows(BlockRows& rows, size_t block, Panel& panel) {
   if constexpr (kType == Type::kIQ2_S) unpack_iq2_s(rows, panel);
   if constexpr (kType == Type::kIQ3_XXS) unpack_iq3_xxs(rows, panel);
   if constexpr (kType == Type::kIQ3_S) unpack_iq3_s(rows, panel);
+  if constexpr (kType == Type::kIQ1_S) unpack_iq1_s(rows, panel);
+  if constexpr (kType == Type::kIQ1_M) unpack_iq1_m(rows, panel);
+  if constexpr (kType == Type::kTQ1_0) unpack_tq1_0(rows, panel);
+  if constexpr (kType == Type::kTQ2_0) unpack_tq2_0(rows, panel);
 }
 
 // n_blocks blocks of each of `present` rows.
 template <quant::Type kType>
 inline void unpack_panel(const quant::Format& format, const std::byte* blocks, size_t row_bytes, size_t present,
                          size_t n_blocks, Panel& panel) {
-  if constexpr (!unpacks_rows(kType)) {
-    return unpack_any<kType>(format, blocks, row_bytes, present, n_blocks, panel);
-  } else {
-    constexpr size_t kMost = 8 * 36;  // bytes of a span's blocks, any of the formats above
-    uint8_t copy[kPanelRows][kMost];
-    BlockRows rows = {reinterpret_cast<const uint8_t*>(blocks), row_bytes, panel.ahead};
-    if (present < kPanelRows) {  // the last rows of a matrix: in a copy, so that none is read that isn't there
-      for (size_t r = 0; r < kPanelRows; ++r)
-        std::memcpy(copy[r], blocks + (r < present ? r : present - 1) * row_bytes, n_blocks * format.block_bytes);
-      rows.p = copy[0], rows.stride = kMost;
-    }
-    for (size_t b = 0; b < n_blocks; ++b, rows.p += format.block_bytes) unpack_rows<kType>(rows, b, panel);
-    panel.ahead = rows.ahead;
+  constexpr size_t kMost = 8 * 36;  // bytes of a span's blocks, any format
+  uint8_t copy[kPanelRows][kMost];
+  BlockRows rows = {reinterpret_cast<const uint8_t*>(blocks), row_bytes, panel.ahead};
+  if (present < kPanelRows) {  // the last rows of a matrix: in a copy, so that none is read that isn't there
+    for (size_t r = 0; r < kPanelRows; ++r)
+      std::memcpy(copy[r], blocks + (r < present ? r : present - 1) * row_bytes, n_blocks * format.block_bytes);
+    rows.p = copy[0], rows.stride = kMost;
   }
+  for (size_t b = 0; b < n_blocks; ++b, rows.p += format.block_bytes) unpack_rows<kType>(rows, b, panel);
+  panel.ahead = rows.ahead;
 }

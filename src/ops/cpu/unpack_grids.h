@@ -4,23 +4,36 @@
 //
 // Included by unpack.h only.
 
-// A run of 32 weights: eight quads, looked up in a codebook whose entries are 8 weights (kEntryQuads 2) or 4 (1). The
-// indices of a row are four in a row, then the next row's; those of a run's second half after all of the first. Weights
-// whose bit of the row's word of signs is set are negated.
+// A run of 32 weights: eight quads, looked up in a codebook whose entries are 8 weights (kEntryQuads 2) or 4 (1), and
+// finished by finish<quad>. The indices of a row are four in a row, then the next row's; those of a run's second half
+// after all of the first.
+template <size_t kEntryQuads, typename Finish>
+inline void put_entries(Panel& panel, size_t run, const uint32_t* book, const uint16_t* indices, Finish finish) {
+  unrolled<8 / kEntryQuads>([&]<uint32_t i>() SLUICE_INLINE {
+    const auto entry = [&](size_t row) {
+      size_t index = indices[i / 4 * (4 * kPanelRows) + i % 4 + 4 * row];
+      asm volatile("" : "+r"(index));  // one by one: GCC would load them as a vector, and take it apart again
+      return book + index * kEntryQuads;
+    };
+    uint8_t(*to)[4 * kPanelRows] = panel.bytes[0] + 8 * run + i * kEntryQuads;
+    if constexpr (kEntryQuads == 1) {
+      finish.template operator()<i>(load_words(entry)).store(to[0]);
+    } else {
+      Quads first, second;
+      load_pairs(entry, first, second);
+      finish.template operator()<2 * i>(first).store(to[0]);
+      finish.template operator()<2 * i + 1>(second).store(to[1]);
+    }
+  });
+}
+
+// The same with magnitudes for entries. Weights whose bit of the row's word of signs is set are negated.
 template <quant::Type kType, size_t kEntryQuads>
 inline void put_run(Panel& panel, size_t run, const uint32_t* book, const uint16_t* indices, Quads signs) {
   const Quads offset = Quads::all(static_cast<uint8_t>(shape_of(kType).offset));
-  unrolled<8>([&]<uint32_t i>() SLUICE_INLINE {
-    constexpr size_t kEntry = i / kEntryQuads, kPart = i % kEntryQuads;
-    const uint16_t* at = indices + kEntry / 4 * (4 * kPanelRows) + kEntry % 4;
-    const Quads magnitudes = from_words([&](size_t row) {
-      size_t index = at[4 * row];
-      asm("" : "+r"(index));  // one by one: GCC would load them as a vector, and take it apart again
-      return book[index * kEntryQuads + kPart];
-    });
+  put_entries<kEntryQuads>(panel, run, book, indices, [=]<uint32_t i>(Quads magnitudes) {
     const Quads negative = bit_mask<4 * i>(signs);
-    // -x = ~x + 1, and ~x = x ^ -1
-    ((magnitudes ^ negative) - (negative - offset)).store(panel.bytes[0][8 * run + i]);
+    return (magnitudes ^ negative) - (negative - offset);  // -x = ~x + 1, and ~x = x ^ -1
   });
 }
 
@@ -42,16 +55,13 @@ inline Quads seven_bit_fields(Quads words) {
 // Stored scales s stand for 2 s + 1.
 inline Quads odd_scales(Quads nibbles) { return shift_bytes_unmasked<-1>(nibbles) | Quads::all(1); }
 
-// Four scales of 32 weights each from group `group` on: bytes of a word.
-template <quant::Type kType, uint32_t i = 0>
-inline void put_odd_scales_32(Panel& panel, size_t group, size_t step, Quads nibbles) {
-  if constexpr (i < 4) {
-    constexpr auto kOffset = static_cast<int16_t>(shape_of(kType).offset);
-    const Quads scales = odd_scales(nibbles);
-    unsigned_scales<i>(scales).store(panel.scales[0][group]);
-    times_pairs(unsigned_pairs<i, i>(scales), kOffset).store(panel.pairs[group]);
-    put_odd_scales_32<kType, i + 1>(panel, group + step, step, nibbles);
-  }
+// The scale of a group of 32 weights: byte kByte of a word.
+template <quant::Type kType, uint32_t kByte>
+inline void put_odd_scale_32(Panel& panel, size_t group, Quads stored) {
+  constexpr auto kOffset = static_cast<int16_t>(shape_of(kType).offset);
+  const Quads scales = odd_scales(stored);
+  unsigned_scales<kByte>(scales).store(panel.scales[0][group]);
+  times_pairs(unsigned_pairs<kByte, kByte>(scales), kOffset).store(panel.pairs[group]);
 }
 
 // Sixteen scales of 16 weights each: nibbles of eight bytes from `offset` on.
@@ -67,17 +77,14 @@ inline void put_odd_scales_16(BlockRows& rows, size_t offset, Panel& panel) {
   put_eight.template operator()<1>(rows.words(offset + 4));
 }
 
-inline void put_block_scale(BlockRows& rows, float factor, Panel& panel) {
-  (low_halves(rows.words(0)) * F32x16::all(factor)).store(panel.scale[0]);
+inline void put_block_scale(Quads words, float factor, Panel& panel) {
+  (low_halves(words) * F32x16::all(factor)).store(panel.scale[0]);
 }
 
 // The word that ends a run of 32 weights in IQ2_XXS and IQ3_XXS has four times seven signs, and a scale.
 template <quant::Type kType>
 inline Quads run_signs(Panel& panel, size_t run, Quads words) {
-  constexpr auto kOffset = static_cast<int16_t>(shape_of(kType).offset);
-  const Quads scales = odd_scales(bits<4, 4>(words));
-  unsigned_scales<3>(scales).store(panel.scales[0][run]);
-  times_pairs(unsigned_pairs<3, 3>(scales), kOffset).store(panel.pairs[run]);
+  put_odd_scale_32<kType, 3>(panel, run, bits<4, 4>(words));
   return with_parity(seven_bit_fields(words));
 }
 
@@ -94,7 +101,7 @@ inline void unpack_iq2_xxs(BlockRows& rows, Panel& panel) {
       put_run<kType, 2>(panel, run, book, indices, run_signs<kType>(panel, run, q[2 * i + 1]));
     }
   }
-  put_block_scale(rows, 0.125f, panel);
+  put_block_scale(rows.words(0), 0.125f, panel);
 }
 
 inline void unpack_iq2_xs(BlockRows& rows, Panel& panel) {
@@ -113,7 +120,7 @@ inline void unpack_iq2_xs(BlockRows& rows, Panel& panel) {
     }
   }
   put_odd_scales_16<kType>(rows, 66, panel);
-  put_block_scale(rows, 0.125f, panel);
+  put_block_scale(rows.words(0), 0.125f, panel);
 }
 
 // Byte i of the result: bits 2 i and 2 i + 1 of byte kByte of the word.
@@ -139,7 +146,7 @@ inline void unpack_iq2_s(BlockRows& rows, Panel& panel) {
     });
   }
   put_odd_scales_16<kType>(rows, 74, panel);
-  put_block_scale(rows, 0.125f, panel);
+  put_block_scale(rows.words(0), 0.125f, panel);
 }
 
 inline void unpack_iq3_xxs(BlockRows& rows, Panel& panel) {
@@ -160,7 +167,7 @@ inline void unpack_iq3_xxs(BlockRows& rows, Panel& panel) {
       }
     }
   }
-  put_block_scale(rows, 0.25f, panel);
+  put_block_scale(rows.words(0), 0.25f, panel);
 }
 
 inline void unpack_iq3_s(BlockRows& rows, Panel& panel) {
@@ -174,15 +181,86 @@ inline void unpack_iq3_s(BlockRows& rows, Panel& panel) {
     Quads q[2][4];                                  // four indices each
     rows.quads(2 + 32 * half, q[0]);
     rows.quads(18 + 32 * half, q[1]);
+    uint16_t indices[4][8 * kPanelRows];
     unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
-      uint16_t indices[8 * kPanelRows];
-      store_wide(q[i / 2][i % 2 * 2], bit_mask<8 * i>(ninth) & one, indices);
-      store_wide(q[i / 2][i % 2 * 2 + 1], bit_mask<8 * i + 4>(ninth) & one, indices + 4 * kPanelRows);
-      put_run<kType, 1>(panel, 4 * half + i, book, indices, signs[i]);
+      store_wide(q[i / 2][i % 2 * 2], bit_mask<8 * i>(ninth) & one, indices[i]);
+      store_wide(q[i / 2][i % 2 * 2 + 1], bit_mask<8 * i + 4>(ninth) & one, indices[i] + 4 * kPanelRows);
     });
+    for (size_t i = 0; i < 4; ++i) put_run<kType, 1>(panel, 4 * half + i, book, indices[i], signs[i]);
   }
   const Quads scales = rows.words(106);
-  put_odd_scales_32<kType>(panel, 0, 2, bits<0, 4>(scales));
-  put_odd_scales_32<kType>(panel, 1, 2, bits<4, 4>(scales));
-  put_block_scale(rows, 1.0f, panel);
+  unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
+    put_odd_scale_32<kType, i>(panel, 2 * i, bits<0, 4>(scales));
+    put_odd_scale_32<kType, i>(panel, 2 * i + 1, bits<4, 4>(scales));
+  });
+  put_block_scale(rows.words(0), 1.0f, panel);
+}
+
+// Byte i of the result: the three bits from bit 3 i on of a word's low or high half.
+template <uint32_t kHalf>
+inline Quads three_bit_fields(Quads words) {
+  const Quads w = pick<2 * kHalf, 2 * kHalf + 1, 0x80, 0x80>(words);
+  return (w & Quads::all_words(7)) | (shift_words_left<5>(w) & Quads::all_words(7u << 8)) |
+         (shift_words_left<10>(w) & Quads::all_words(7u << 16)) |
+         (shift_words_left<15>(w) & Quads::all_words(7u << 24));
+}
+
+// A run of 32 weights of IQ1: four entries of -1, 0 and 1, which turn to 8 x entry +- 1 + 9; byte g of `up` is 2 where
+// entry g is shifted up, else 0.
+inline void put_ternary_run(Panel& panel, size_t run, Quads low, Quads high, Quads up) {
+  uint16_t indices[4 * kPanelRows];
+  store_wide(low, high, indices);
+  const auto* book = reinterpret_cast<const uint32_t*>(&quant::kIq1Grid);
+  const Quads minus_one = Quads::all(0xFF);
+  put_entries<2>(panel, run, book, indices, [=]<uint32_t i>(Quads codes) {
+    return shift_bytes_unmasked<-3>(codes - minus_one) | pick<i / 2, i / 2, i / 2, i / 2>(up);
+  });
+}
+
+inline void unpack_iq1_s(BlockRows& rows, Panel& panel) {
+  constexpr auto kType = quant::Type::kIQ1_S;
+  Quads upper[4];  // per 32 weights: three bits of each index, a scale, the sign of the shift
+  rows.quads(34, upper);
+  for (size_t half = 0; half < 2; ++half) {
+    Quads low[4];
+    rows.quads(2 + 16 * half, low);
+    for (size_t pair = 0; pair < 2; ++pair) {
+      const Quads words = upper[2 * half + pair], up = bits<7, 1, 1>(words) ^ Quads::all(2);
+      const size_t run = 4 * half + 2 * pair;
+      put_ternary_run(panel, run, low[2 * pair], three_bit_fields<0>(words), pick<1, 1, 1, 1>(up));
+      put_ternary_run(panel, run + 1, low[2 * pair + 1], three_bit_fields<1>(words), pick<3, 3, 3, 3>(up));
+      put_odd_scale_32<kType, 1>(panel, run, bits<4, 3>(words));
+      put_odd_scale_32<kType, 3>(panel, run + 1, bits<4, 3>(words));
+    }
+  }
+  put_block_scale(rows.words(0), 0.125f, panel);
+}
+
+inline void unpack_iq1_m(BlockRows& rows, Panel& panel) {
+  const Quads even = Quads::all_words(0x00FF00FFu), odd = Quads::all_words(0xFF00FF00u);
+  Quads upper[4];  // a nibble per 8 weights: three bits of the index, the sign of the shift
+  rows.quads(32, upper);
+  for (size_t half = 0; half < 2; ++half) {
+    Quads low[4];
+    rows.quads(16 * half, low);
+    for (size_t pair = 0; pair < 2; ++pair) {
+      const auto put_one = [&]<uint32_t i>() {
+        const Quads nibbles = pick<2 * i, 2 * i, 2 * i + 1, 2 * i + 1>(upper[2 * half + pair]);
+        const Quads high = (bits<0, 3>(nibbles) & even) | (bits<4, 3>(nibbles) & odd);
+        const Quads down = (bits<3, 1, 1>(nibbles) & even) | (bits<7, 1, 1>(nibbles) & odd);
+        put_ternary_run(panel, 4 * half + 2 * pair + i, low[2 * pair + i], high, down ^ Quads::all(2));
+      };
+      put_one.template operator()<0>();
+      put_one.template operator()<1>();
+    }
+  }
+  const Quads a = rows.words(48), b = rows.words(52);
+  put_scales_16<0, false>(panel, odd_scales(three_bit_fields<0>(a)), 9);
+  put_scales_16<1, false>(panel, odd_scales(three_bit_fields<1>(a)), 9);
+  put_scales_16<2, false>(panel, odd_scales(three_bit_fields<0>(b)), 9);
+  put_scales_16<3, false>(panel, odd_scales(three_bit_fields<1>(b)), 9);
+  // d, a nibble on top of every four scales
+  const Quads first = pick<1, 0x80, 0x80, 0x80>(a) | pick<0x80, 1, 0x80, 0x80>(b);
+  const Quads second = pick<3, 0x80, 0x80, 0x80>(a) | pick<0x80, 3, 0x80, 0x80>(b);
+  put_block_scale(bits<4, 4>(first) | bits<4, 4, 4>(second), 0.125f, panel);
 }
