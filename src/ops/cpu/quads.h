@@ -74,28 +74,27 @@ inline Quads operator|(Quads a, Quads b) { return {_mm512_or_si512(a.v, b.v)}; }
 inline Quads operator^(Quads a, Quads b) { return {_mm512_xor_si512(a.v, b.v)}; }
 inline Quads operator-(Quads a, Quads b) { return {_mm512_sub_epi8(a.v, b.v)}; }
 
+inline Quads join_rows(__m256i low, __m256i high) { return {_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)}; }
+
 // Row r's word, from where at(row) points on.
 template <typename At>
 inline Quads load_words(At at) {
   const auto four_rows = [&](size_t row) { return load_four(at(row), at(row + 1), at(row + 2), at(row + 3)); };
-  __m512i words = _mm512_castsi128_si512(four_rows(0));
-  words = _mm512_inserti32x4(words, four_rows(4), 1);
-  words = _mm512_inserti32x4(words, four_rows(8), 2);
-  return {_mm512_inserti32x4(words, four_rows(12), 3)};
+  const auto eight_rows = [&](size_t row) { return _mm256_set_m128i(four_rows(row + 4), four_rows(row)); };
+  return join_rows(eight_rows(0), eight_rows(8));
 }
 
 // Two consecutive words of each row, likewise.
 template <typename At>
 inline void load_pairs(At at, Quads& first, Quads& second) {
-  const auto eight_rows = [&](size_t row) {  // a pair of rows of every four
-    const __m256 low = _mm256_set_m128(load_two_pairs(at(row + 4), at(row + 5)), load_two_pairs(at(row), at(row + 1)));
-    const __m256 high =
-        _mm256_set_m128(load_two_pairs(at(row + 12), at(row + 13)), load_two_pairs(at(row + 8), at(row + 9)));
-    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+  const auto four_rows = [&](size_t row) {  // rows row, row + 1, row + 4 and row + 5
+    return _mm256_set_m128(load_two_pairs(at(row + 4), at(row + 5)), load_two_pairs(at(row), at(row + 1)));
   };
-  const __m512 a = eight_rows(0), b = eight_rows(2);
-  first = {_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0b10001000))};
-  second = {_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0b11011101))};
+  const __m256 a = four_rows(0), b = four_rows(2), c = four_rows(8), d = four_rows(10);
+  const auto even = [](__m256 x, __m256 y) { return _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0b10001000)); };
+  const auto odd = [](__m256 x, __m256 y) { return _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0b11011101)); };
+  first = join_rows(even(a, b), even(c, d));
+  second = join_rows(odd(a, b), odd(c, d));
 }
 
 template <int kShift>
