@@ -137,14 +137,13 @@ template <int kShift>
 inline Quads shift_words_left(Quads a) {
   return {_mm512_slli_epi32(a.v, kShift)};
 }
-// out[4 row + i] = low byte i + 256 * high byte i of each row.
+// Four 16-bit integers a row, low byte i + 256 * high byte i. They come to stand row by row, but in the order that
+// interleaving a register's parts gives: row r's at 4 * wide_slot(r).
 inline void store_wide(Quads low, Quads high, uint16_t* out) {
-  const __m512i a = _mm512_unpacklo_epi8(low.v, high.v), b = _mm512_unpackhi_epi8(low.v, high.v);
-  const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
-                rest = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-  _mm512_storeu_si512(out, _mm512_permutex2var_epi64(a, first, b));
-  _mm512_storeu_si512(out + 32, _mm512_permutex2var_epi64(a, rest, b));
+  _mm512_storeu_si512(out, _mm512_unpacklo_epi8(low.v, high.v));
+  _mm512_storeu_si512(out + 32, _mm512_unpackhi_epi8(low.v, high.v));
 }
+constexpr size_t wide_slot(size_t row) { return ((row & 2) << 2) | ((row >> 1) & 6) | (row & 1); }
 // 0xFF in the bytes of `a` that equal those of `b`.
 inline Quads equal_bytes(Quads a, Quads b) { return {_mm512_movm_epi8(_mm512_cmpeq_epi8_mask(a.v, b.v))}; }
 // `a` as pairs of 16-bit integers: the upper byte of each, with its sign; the same of 32-bit words; times a constant.
@@ -313,16 +312,16 @@ template <int kShift>
 inline Quads shift_words_left(Quads a) {
   return {_mm256_slli_epi32(a.lo, kShift), _mm256_slli_epi32(a.hi, kShift)};
 }
-// out[4 row + i] = low byte i + 256 * high byte i of each row.
+// Four 16-bit integers a row, low byte i + 256 * high byte i. They come to stand row by row, but in the order that
+// interleaving a register's parts gives: row r's at 4 * wide_slot(r).
 inline void store_wide(Quads low, Quads high, uint16_t* out) {
-  const auto eight_rows = [](__m256i l, __m256i h, uint16_t* to) {
-    const __m256i a = _mm256_unpacklo_epi8(l, h), b = _mm256_unpackhi_epi8(l, h);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute2x128_si256(a, b, 0x20));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 16), _mm256_permute2x128_si256(a, b, 0x31));
-  };
-  eight_rows(low.lo, high.lo, out);
-  eight_rows(low.hi, high.hi, out + 32);
+  auto* to = reinterpret_cast<__m256i*>(out);
+  _mm256_storeu_si256(to, _mm256_unpacklo_epi8(low.lo, high.lo));
+  _mm256_storeu_si256(to + 1, _mm256_unpackhi_epi8(low.lo, high.lo));
+  _mm256_storeu_si256(to + 2, _mm256_unpacklo_epi8(low.hi, high.hi));
+  _mm256_storeu_si256(to + 3, _mm256_unpackhi_epi8(low.hi, high.hi));
 }
+constexpr size_t wide_slot(size_t row) { return (row & 8) | ((row & 2) << 1) | ((row >> 1) & 2) | (row & 1); }
 // 0xFF in the bytes of `a` that equal those of `b`.
 inline Quads equal_bytes(Quads a, Quads b) { return {_mm256_cmpeq_epi8(a.lo, b.lo), _mm256_cmpeq_epi8(a.hi, b.hi)}; }
 // `a` as pairs of 16-bit integers: the upper byte of each, with its sign; the same of 32-bit words; times a constant.
@@ -520,6 +519,7 @@ inline void store_wide(Quads low, Quads high, uint16_t* out) {
     vst1q_u16(out + 16 * i + 8, vreinterpretq_u16_u8(vzip2q_u8(low.v[i], high.v[i])));
   }
 }
+constexpr size_t wide_slot(size_t row) { return row; }
 inline Quads equal_bytes(Quads a, Quads b) {
   for (int i = 0; i < 4; ++i) a.v[i] = vceqq_u8(a.v[i], b.v[i]);
   return a;

@@ -5,13 +5,13 @@
 // Included by unpack.h only.
 
 // A run of 32 weights: eight quads, looked up in a codebook whose entries are 8 weights (kEntryQuads 2) or 4 (1), and
-// finished by finish<quad>. The indices of a row are four in a row, then the next row's; those of a run's second half
+// finished by finish<quad>. `indices` are what store_wide has stored, four of each row; those of a run's second half
 // after all of the first.
 template <size_t kEntryQuads, typename Finish>
 inline void put_entries(Panel& panel, size_t run, const uint32_t* book, const uint16_t* indices, Finish finish) {
   unrolled<8 / kEntryQuads>([&]<uint32_t i>() SLUICE_INLINE {
     const auto entry = [&](size_t row) {
-      size_t index = indices[i / 4 * (4 * kPanelRows) + i % 4 + 4 * row];
+      size_t index = indices[i / 4 * (4 * kPanelRows) + 4 * wide_slot(row) + i % 4];
       asm volatile("" : "+r"(index));  // one by one: GCC would load them as a vector, and take it apart again
       return book + index * kEntryQuads;
     };
@@ -181,12 +181,12 @@ inline void unpack_iq3_s(BlockRows& rows, Panel& panel) {
     Quads q[2][4];                                  // four indices each
     rows.quads(2 + 32 * half, q[0]);
     rows.quads(18 + 32 * half, q[1]);
-    uint16_t indices[4][8 * kPanelRows];
     unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
-      store_wide(q[i / 2][i % 2 * 2], bit_mask<8 * i>(ninth) & one, indices[i]);
-      store_wide(q[i / 2][i % 2 * 2 + 1], bit_mask<8 * i + 4>(ninth) & one, indices[i] + 4 * kPanelRows);
+      uint16_t indices[8 * kPanelRows];
+      store_wide(q[i / 2][i % 2 * 2], bit_mask<8 * i>(ninth) & one, indices);
+      store_wide(q[i / 2][i % 2 * 2 + 1], bit_mask<8 * i + 4>(ninth) & one, indices + 4 * kPanelRows);
+      put_run<kType, 1>(panel, 4 * half + i, book, indices, signs[i]);
     });
-    for (size_t i = 0; i < 4; ++i) put_run<kType, 1>(panel, 4 * half + i, book, indices[i], signs[i]);
   }
   const Quads scales = rows.words(106);
   unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
