@@ -27,7 +27,7 @@ class RangeRead : public testing::Test {
  protected:
   static constexpr size_t kBytes = (size_t{9} << 20) + 1234;
 
-  RangeRead() : path_(testing::TempDir() + "sluice_range_read_test"), content_(kBytes) {
+  RangeRead() : path_(testing::TempDir() + "sluice_range_read_test_" + std::to_string(::getpid())), content_(kBytes) {
     for (uint32_t i = 0; i < kBytes / 4; ++i) std::memcpy(content_.data() + 4 * i, &i, 4);
     std::ofstream(path_, std::ios::binary).write(reinterpret_cast<const char*>(content_.data()), kBytes);
   }
