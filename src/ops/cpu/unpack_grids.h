@@ -4,34 +4,44 @@
 //
 // Included by unpack.h only.
 
-// A run of 32 weights: eight quads, looked up in a codebook whose entries are 8 weights (kEntryQuads 2) or 4 (1), and
-// finished by finish<quad>. `indices` are what store_wide has stored, four of each row; those of a run's second half
-// after all of the first.
+// The eight runs of 32 weights that a block is: indices of entries of 8 weights (kEntryQuads 2) or 4 (1), and a word a
+// row that says what is to be done with them. All are put together first, and then looked up: so GCC keeps constants in
+// registers.
+template <size_t kEntryQuads>
+struct Runs {
+  uint16_t indices[8][2 / kEntryQuads][4 * kPanelRows];  // as store_wide stores them
+  Quads marks[8];
+};
+
+// Looks all entries up; finish<quad of the run>(entries, marks) makes a quad of the panel of each.
 template <size_t kEntryQuads, typename Finish>
-inline void put_entries(Panel& panel, size_t run, const uint32_t* book, const uint16_t* indices, Finish finish) {
-  unrolled<8 / kEntryQuads>([&]<uint32_t i>() SLUICE_INLINE {
-    const auto entry = [&](size_t row) {
-      size_t index = indices[i / 4 * (4 * kPanelRows) + 4 * wide_slot(row) + i % 4];
-      asm volatile("" : "+r"(index));  // one by one: GCC would load them as a vector, and take it apart again
-      return book + index * kEntryQuads;
-    };
-    uint8_t(*to)[4 * kPanelRows] = panel.bytes[0] + 8 * run + i * kEntryQuads;
-    if constexpr (kEntryQuads == 1) {
-      finish.template operator()<i>(load_words(entry)).store(to[0]);
-    } else {
-      Quads first, second;
-      load_pairs(entry, first, second);
-      finish.template operator()<2 * i>(first).store(to[0]);
-      finish.template operator()<2 * i + 1>(second).store(to[1]);
-    }
-  });
+inline void put_runs(Panel& panel, const uint32_t* book, const Runs<kEntryQuads>& runs, Finish finish) {
+  for (size_t run = 0; run < 8; ++run) {
+    const Quads marks = runs.marks[run];
+    unrolled<8 / kEntryQuads>([&]<uint32_t i>() SLUICE_INLINE {
+      const auto entry = [&](size_t row) {
+        size_t index = runs.indices[run][i / 4][4 * wide_slot(row) + i % 4];
+        asm volatile("" : "+r"(index));  // one by one: GCC would load them as a vector, and take it apart again
+        return book + index * kEntryQuads;
+      };
+      uint8_t(*to)[4 * kPanelRows] = panel.bytes[0] + 8 * run + i * kEntryQuads;
+      if constexpr (kEntryQuads == 1) {
+        finish.template operator()<i>(load_words(entry), marks).store(to[0]);
+      } else {
+        Quads first, second;
+        load_pairs(entry, first, second);
+        finish.template operator()<2 * i>(first, marks).store(to[0]);
+        finish.template operator()<2 * i + 1>(second, marks).store(to[1]);
+      }
+    });
+  }
 }
 
-// The same with magnitudes for entries. Weights whose bit of the row's word of signs is set are negated.
+// The same with magnitudes for entries. Weights whose bit of the row's mark is set are negated.
 template <quant::Type kType, size_t kEntryQuads>
-inline void put_run(Panel& panel, size_t run, const uint32_t* book, const uint16_t* indices, Quads signs) {
+inline void put_signed(Panel& panel, const uint32_t* book, const Runs<kEntryQuads>& runs) {
   const Quads offset = Quads::all(static_cast<uint8_t>(shape_of(kType).offset));
-  put_entries<kEntryQuads>(panel, run, book, indices, [=]<uint32_t i>(Quads magnitudes) {
+  put_runs(panel, book, runs, [=]<uint32_t i>(Quads magnitudes, Quads signs) {
     const Quads negative = bit_mask<4 * i>(signs);
     return (magnitudes ^ negative) - (negative - offset);  // -x = ~x + 1, and ~x = x ^ -1
   });
@@ -91,22 +101,24 @@ inline Quads run_signs(Panel& panel, size_t run, Quads words) {
 inline void unpack_iq2_xxs(BlockRows& rows, Panel& panel) {
   constexpr auto kType = quant::Type::kIQ2_XXS;
   const auto* book = reinterpret_cast<const uint32_t*>(&quant::kIq2XxsGrid);
+  Runs<2> runs;
   for (size_t pair = 0; pair < 4; ++pair) {
     Quads q[4];  // four indices, signs and scale, four indices, signs and scale
     rows.quads(2 + 16 * pair, q);
     for (size_t i = 0; i < 2; ++i) {
       const size_t run = 2 * pair + i;
-      uint16_t indices[4 * kPanelRows];
-      store_wide(q[2 * i], Quads::all(0), indices);
-      put_run<kType, 2>(panel, run, book, indices, run_signs<kType>(panel, run, q[2 * i + 1]));
+      store_wide(q[2 * i], Quads::all(0), runs.indices[run][0]);
+      runs.marks[run] = run_signs<kType>(panel, run, q[2 * i + 1]);
     }
   }
+  put_signed<kType>(panel, book, runs);
   put_block_scale(rows.words(0), 0.125f, panel);
 }
 
 inline void unpack_iq2_xs(BlockRows& rows, Panel& panel) {
   constexpr auto kType = quant::Type::kIQ2_XS;
   const auto* book = reinterpret_cast<const uint32_t*>(&quant::kIq2XsGrid);
+  Runs<2> runs;
   for (size_t pair = 0; pair < 4; ++pair) {
     Quads q[4];  // two codes each: nine bits of index below seven of signs
     rows.quads(2 + 16 * pair, q);
@@ -114,11 +126,11 @@ inline void unpack_iq2_xs(BlockRows& rows, Panel& panel) {
       const Quads a = q[2 * i], b = q[2 * i + 1];
       const Quads low = pick<0, 2, 0x80, 0x80>(a) | pick<0x80, 0x80, 0, 2>(b);
       const Quads high = pick<1, 3, 0x80, 0x80>(a) | pick<0x80, 0x80, 1, 3>(b);
-      uint16_t indices[4 * kPanelRows];
-      store_wide(low, bits<0, 1>(high), indices);
-      put_run<kType, 2>(panel, 2 * pair + i, book, indices, with_parity(bits<1, 7>(high)));
+      store_wide(low, bits<0, 1>(high), runs.indices[2 * pair + i][0]);
+      runs.marks[2 * pair + i] = with_parity(bits<1, 7>(high));
     }
   }
+  put_signed<kType>(panel, book, runs);
   put_odd_scales_16<kType>(rows, 66, panel);
   put_block_scale(rows.words(0), 0.125f, panel);
 }
@@ -134,17 +146,18 @@ inline Quads two_bit_fields(Quads words) {
 inline void unpack_iq2_s(BlockRows& rows, Panel& panel) {
   constexpr auto kType = quant::Type::kIQ2_S;
   const auto* book = reinterpret_cast<const uint32_t*>(&quant::kIq2SGrid);
+  Runs<2> runs;
   for (size_t half = 0; half < 2; ++half) {
     Quads low[4], signs[4];
     rows.quads(2 + 16 * half, low);
     rows.quads(34 + 16 * half, signs);
     const Quads upper = rows.words(66 + 4 * half);
     unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
-      uint16_t indices[4 * kPanelRows];
-      store_wide(low[i], two_bit_fields<i>(upper), indices);
-      put_run<kType, 2>(panel, 4 * half + i, book, indices, signs[i]);
+      store_wide(low[i], two_bit_fields<i>(upper), runs.indices[4 * half + i][0]);
+      runs.marks[4 * half + i] = signs[i];
     });
   }
+  put_signed<kType>(panel, book, runs);
   put_odd_scales_16<kType>(rows, 74, panel);
   put_block_scale(rows.words(0), 0.125f, panel);
 }
@@ -152,6 +165,7 @@ inline void unpack_iq2_s(BlockRows& rows, Panel& panel) {
 inline void unpack_iq3_xxs(BlockRows& rows, Panel& panel) {
   constexpr auto kType = quant::Type::kIQ3_XXS;
   const auto* book = reinterpret_cast<const uint32_t*>(&quant::kIq3XxsGrid);
+  Runs<1> runs;
   for (size_t half = 0; half < 2; ++half) {
     Quads ends[4];
     rows.quads(66 + 16 * half, ends);
@@ -160,19 +174,20 @@ inline void unpack_iq3_xxs(BlockRows& rows, Panel& panel) {
       rows.quads(2 + 32 * half + 16 * pair, q);
       for (size_t i = 0; i < 2; ++i) {
         const size_t run = 4 * half + 2 * pair + i;
-        uint16_t indices[8 * kPanelRows];
-        store_wide(q[2 * i], Quads::all(0), indices);
-        store_wide(q[2 * i + 1], Quads::all(0), indices + 4 * kPanelRows);
-        put_run<kType, 1>(panel, run, book, indices, run_signs<kType>(panel, run, ends[2 * pair + i]));
+        store_wide(q[2 * i], Quads::all(0), runs.indices[run][0]);
+        store_wide(q[2 * i + 1], Quads::all(0), runs.indices[run][1]);
+        runs.marks[run] = run_signs<kType>(panel, run, ends[2 * pair + i]);
       }
     }
   }
+  put_signed<kType>(panel, book, runs);
   put_block_scale(rows.words(0), 0.25f, panel);
 }
 
 inline void unpack_iq3_s(BlockRows& rows, Panel& panel) {
   constexpr auto kType = quant::Type::kIQ3_S;
   const auto* book = reinterpret_cast<const uint32_t*>(&quant::kIq3SGrid);
+  Runs<1> runs;
   const Quads one = Quads::all(1);
   for (size_t half = 0; half < 2; ++half) {
     Quads signs[4];
@@ -182,12 +197,13 @@ inline void unpack_iq3_s(BlockRows& rows, Panel& panel) {
     rows.quads(2 + 32 * half, q[0]);
     rows.quads(18 + 32 * half, q[1]);
     unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
-      uint16_t indices[8 * kPanelRows];
-      store_wide(q[i / 2][i % 2 * 2], bit_mask<8 * i>(ninth) & one, indices);
-      store_wide(q[i / 2][i % 2 * 2 + 1], bit_mask<8 * i + 4>(ninth) & one, indices + 4 * kPanelRows);
-      put_run<kType, 1>(panel, 4 * half + i, book, indices, signs[i]);
+      auto& indices = runs.indices[4 * half + i];
+      store_wide(q[i / 2][i % 2 * 2], bit_mask<8 * i>(ninth) & one, indices[0]);
+      store_wide(q[i / 2][i % 2 * 2 + 1], bit_mask<8 * i + 4>(ninth) & one, indices[1]);
+      runs.marks[4 * half + i] = signs[i];
     });
   }
+  put_signed<kType>(panel, book, runs);
   const Quads scales = rows.words(106);
   unrolled<4>([&]<uint32_t i>() SLUICE_INLINE {
     put_odd_scale_32<kType, i>(panel, 2 * i, bits<0, 4>(scales));
@@ -205,20 +221,18 @@ inline Quads three_bit_fields(Quads words) {
          (shift_words_left<15>(w) & Quads::all_words(7u << 24));
 }
 
-// A run of 32 weights of IQ1: four entries of -1, 0 and 1, which turn to 8 x entry +- 1 + 9; byte g of `up` is 2 where
-// entry g is shifted up, else 0.
-inline void put_ternary_run(Panel& panel, size_t run, Quads low, Quads high, Quads up) {
-  uint16_t indices[4 * kPanelRows];
-  store_wide(low, high, indices);
+// Entries of -1, 0 and 1, which turn to 8 x entry +- 1 + 9; byte g of a mark is 2 where entry g is shifted up, else 0.
+inline void put_ternary(Panel& panel, const Runs<2>& runs) {
   const auto* book = reinterpret_cast<const uint32_t*>(&quant::kIq1Grid);
   const Quads minus_one = Quads::all(0xFF);
-  put_entries<2>(panel, run, book, indices, [=]<uint32_t i>(Quads codes) {
+  put_runs(panel, book, runs, [=]<uint32_t i>(Quads codes, Quads up) {
     return shift_bytes_unmasked<-3>(codes - minus_one) | pick<i / 2, i / 2, i / 2, i / 2>(up);
   });
 }
 
 inline void unpack_iq1_s(BlockRows& rows, Panel& panel) {
   constexpr auto kType = quant::Type::kIQ1_S;
+  Runs<2> runs;
   Quads upper[4];  // per 32 weights: three bits of each index, a scale, the sign of the shift
   rows.quads(34, upper);
   for (size_t half = 0; half < 2; ++half) {
@@ -227,17 +241,20 @@ inline void unpack_iq1_s(BlockRows& rows, Panel& panel) {
     for (size_t pair = 0; pair < 2; ++pair) {
       const Quads words = upper[2 * half + pair], up = bits<7, 1, 1>(words) ^ Quads::all(2);
       const size_t run = 4 * half + 2 * pair;
-      put_ternary_run(panel, run, low[2 * pair], three_bit_fields<0>(words), pick<1, 1, 1, 1>(up));
-      put_ternary_run(panel, run + 1, low[2 * pair + 1], three_bit_fields<1>(words), pick<3, 3, 3, 3>(up));
+      store_wide(low[2 * pair], three_bit_fields<0>(words), runs.indices[run][0]);
+      store_wide(low[2 * pair + 1], three_bit_fields<1>(words), runs.indices[run + 1][0]);
+      runs.marks[run] = pick<1, 1, 1, 1>(up), runs.marks[run + 1] = pick<3, 3, 3, 3>(up);
       put_odd_scale_32<kType, 1>(panel, run, bits<4, 3>(words));
       put_odd_scale_32<kType, 3>(panel, run + 1, bits<4, 3>(words));
     }
   }
+  put_ternary(panel, runs);
   put_block_scale(rows.words(0), 0.125f, panel);
 }
 
 inline void unpack_iq1_m(BlockRows& rows, Panel& panel) {
   const Quads even = Quads::all_words(0x00FF00FFu), odd = Quads::all_words(0xFF00FF00u);
+  Runs<2> runs;
   Quads upper[4];  // a nibble per 8 weights: three bits of the index, the sign of the shift
   rows.quads(32, upper);
   for (size_t half = 0; half < 2; ++half) {
@@ -248,12 +265,15 @@ inline void unpack_iq1_m(BlockRows& rows, Panel& panel) {
         const Quads nibbles = pick<2 * i, 2 * i, 2 * i + 1, 2 * i + 1>(upper[2 * half + pair]);
         const Quads high = (bits<0, 3>(nibbles) & even) | (bits<4, 3>(nibbles) & odd);
         const Quads down = (bits<3, 1, 1>(nibbles) & even) | (bits<7, 1, 1>(nibbles) & odd);
-        put_ternary_run(panel, 4 * half + 2 * pair + i, low[2 * pair + i], high, down ^ Quads::all(2));
+        const size_t run = 4 * half + 2 * pair + i;
+        store_wide(low[2 * pair + i], high, runs.indices[run][0]);
+        runs.marks[run] = down ^ Quads::all(2);
       };
       put_one.template operator()<0>();
       put_one.template operator()<1>();
     }
   }
+  put_ternary(panel, runs);
   const Quads a = rows.words(48), b = rows.words(52);
   put_scales_16<0, false>(panel, odd_scales(three_bit_fields<0>(a)), 9);
   put_scales_16<1, false>(panel, odd_scales(three_bit_fields<1>(a)), 9);
