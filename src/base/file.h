@@ -28,7 +28,8 @@ class File {
   virtual void read_scattered(uint64_t offset, std::span<const iovec> pieces) const = 0;
 };
 
-// Opens a regular file. Large ranges come past the page cache unless they are in it (range_read.h). Throws Error(kIo) naming the path and the reason: missing, not permitted, a directory, a pipe.
+// Opens a regular file. Large ranges come past the page cache unless they are in it (range_read.h). Throws Error(kIo)
+// naming the path and the reason: missing, not permitted, a directory, a pipe.
 std::unique_ptr<File> open_file(const std::string& path);
 
 // A file whose content is `content`, for tests and fuzzing; `name` is its path in messages.
