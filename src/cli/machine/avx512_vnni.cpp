@@ -1,12 +1,12 @@
 // Compiled with AVX-512 F, BW and VNNI.
-#include "cli/machine/loops512.h"
+#include "cli/machine/loops.h"
 
 namespace sluice::cli::machine {
 
 namespace {
 
 uint64_t int8(size_t rounds) {
-  return int8_512<kChains>(rounds, [](__m512i sum, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(sum, a, b); });
+  return int8_wide<kChains>(rounds, [](__m512i sum, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(sum, a, b); });
 }
 
 }  // namespace
@@ -14,8 +14,8 @@ uint64_t int8(size_t rounds) {
 extern const Units kAvx512Vnni;
 const Units kAvx512Vnni = {.name = "avx512-vnni",
                            .int8_how = "vpdpbusd zmm",
-                           .read = read_512,
+                           .read = read_wide,
                            .int8 = {int8, 2.0 * 64 * kChains},
-                           .f32 = kFma512};
+                           .f32 = kFmaWide};
 
 }  // namespace sluice::cli::machine

@@ -16,7 +16,7 @@ struct RegisterLoop {
 
 struct Units {
   const char* name;      // of the instruction set: "avx2"
-  const char* int8_how;  // the instructions that multiply bytes: "vpmaddubsw + vpmaddwd"
+  const char* int8_how;  // the instructions that multiply bytes: "vpmaddubsw + vpaddw"
   // Loads `bytes` (a multiple of kReadStep) bytes from memory and combines them, as fast as loads of this set go.
   uint64_t (*read)(const std::byte* data, size_t bytes);
   RegisterLoop int8;  // bytes times bytes, summed in 32 bits

@@ -27,7 +27,6 @@ struct Shape {
   int largest;     // and at most this
   bool minimum;    // there is one; then the offset is 0
 
-  constexpr size_t segments() const { return kSpan / segment; }
   // Weights that 16-bit sums cannot hold even one pair of are cut in two nibbles, whose sums are added up as integers.
   constexpr bool wide() const { return 2 * 127 * largest > kMaxSum; }
   constexpr int largest_stored() const { return wide() ? 15 : largest; }
@@ -235,7 +234,7 @@ constexpr size_t rows_at_once(Shape s) { return s.quads_per_sum() < 8 ? 3 : 4; }
 template <quant::Type kType>
 inline void matmul_panels(const quant::Format& format, const std::byte* weights, size_t n_out, const Rows& x, float* y,
                           size_t y_stride, const std::byte* next) {
-  constexpr size_t kRowTile = 512;  // sums of a tile, a panel and a slice of activations stay in the first level cache
+  constexpr size_t kRowTile = 512;  // a usual micro-batch: it then reads the weights once; its sums are 32 KiB
   constexpr size_t kBlock = shape_of(kType).block;
   const size_t row_bytes = x.n / kBlock * format.block_bytes, n_spans = (x.n + kSpan - 1) / kSpan;
   const size_t span_bytes = kSpan / kBlock * format.block_bytes;

@@ -2,25 +2,9 @@
 // (test_intrinsics.h). A test program that is linked with this file, instead of the library's table, runs its tests for
 // all of them.
 #include "base/error.h"
-#include "ops/cpu/kernels.h"
+#include "ops/cpu/units.h"
 
 namespace sluice::ops::cpu {
-
-namespace scalar {
-extern const Kernels kKernels;
-}
-namespace avxvnni {
-extern const Kernels kKernels;
-}
-namespace avx512 {
-extern const Kernels kKernels;
-}
-namespace avx512vnni {
-extern const Kernels kKernels;
-}
-namespace amx {
-extern const Kernels kKernels;
-}
 
 std::span<const Kernels* const> usable_kernels() {
   static const Kernels* const all[] = {&amx::kKernels, &avx512vnni::kKernels, &avx512::kKernels, &avxvnni::kKernels,
