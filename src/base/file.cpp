@@ -27,9 +27,9 @@ uint64_t length_of(std::span<const iovec> pieces) {
 
 class PosixFile final : public File {
  public:
-  PosixFile(std::string path, int fd, uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {
-    if (size < kLargeRead) return;
-    direct_fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+  PosixFile(std::string path, int fd, const struct stat& info) : path_(std::move(path)), fd_(fd), opened_(info) {
+    if (size() < kLargeRead) return;
+    direct_fd_ = open_direct();
     // What is read directly must not be brought into the page cache as well, by small reads beside it.
     if (direct_fd_ >= 0) ::posix_fadvise(fd_, 0, 0, POSIX_FADV_RANDOM);
   }
@@ -39,7 +39,7 @@ class PosixFile final : public File {
   }
 
   const std::string& path() const override { return path_; }
-  uint64_t size() const override { return size_; }
+  uint64_t size() const override { return static_cast<uint64_t>(opened_.st_size); }
 
   void read_at(uint64_t offset, std::span<std::byte> out) const override {
     const iovec piece{out.data(), out.size()};
@@ -47,18 +47,35 @@ class PosixFile final : public File {
   }
 
   void read_scattered(uint64_t offset, std::span<const iovec> pieces) const override {
-    const ReadableFile file{path_, fd_, direct_fd_};
+    const ReadableFile file = *descriptors();
     if (length_of(pieces) < kLargeRead)
       read_small(file, offset, pieces);
     else
       read_large(file, offset, pieces);
   }
 
+  bool changed() const override {
+    struct stat now {};
+    return ::fstat(fd_, &now) != 0 || now.st_size != opened_.st_size || now.st_mtim.tv_sec != opened_.st_mtim.tv_sec ||
+           now.st_mtim.tv_nsec != opened_.st_mtim.tv_nsec;
+  }
+
+  std::optional<ReadableFile> descriptors() const override { return ReadableFile{path_, fd_, direct_fd_}; }
+
  private:
+  int open_direct() const {
+    const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+    if (fd < 0) return -1;
+    struct stat info {};
+    if (::fstat(fd, &info) == 0 && info.st_dev == opened_.st_dev && info.st_ino == opened_.st_ino) return fd;
+    ::close(fd);  // the name has gone to another file meanwhile; one object must not read two files
+    return -1;
+  }
+
   std::string path_;
   int fd_;
   int direct_fd_ = -1;
-  uint64_t size_;
+  struct stat opened_;
 };
 
 class MemoryFile final : public File {
@@ -102,11 +119,15 @@ class FaultyFile final : public File {
     file_->read_scattered(offset, pieces);
   }
 
+  bool changed() const override { return file_->changed(); }
+  std::optional<ReadableFile> descriptors() const override { return file_->descriptors(); }
+  int64_t delivered(uint64_t offset, uint64_t length) const override { return fault_(index_++, offset, length); }
+
  private:
   void check(uint64_t offset, uint64_t length) const {
-    const int64_t delivered = fault_(index_++, offset, length);
-    if (delivered < 0) fail_read(path(), offset, static_cast<int>(-delivered));
-    const auto got = static_cast<uint64_t>(delivered);
+    const int64_t result = delivered(offset, length);
+    if (result < 0) fail_read(path(), offset, static_cast<int>(-result));
+    const auto got = static_cast<uint64_t>(result);
     if (got < length) fail_short(path(), offset + got, length - got);
   }
 
@@ -132,7 +153,9 @@ std::unique_ptr<File> open_file(const std::string& path) {
     const char* what = S_ISDIR(info.st_mode) ? "a directory" : S_ISFIFO(info.st_mode) ? "a pipe" : "not a regular file";
     fail(ErrorKind::kIo, "{}: is {}; name a regular file", path, what);
   }
-  return std::make_unique<PosixFile>(path, fd, static_cast<uint64_t>(info.st_size));
+  // Where a file system can't read without waiting, io_uring would give up on a descriptor that keeps the flag.
+  ::fcntl(fd, F_SETFL, 0);
+  return std::make_unique<PosixFile>(path, fd, info);
 }
 
 std::unique_ptr<File> memory_file(std::string name, std::vector<std::byte> content) {
@@ -168,10 +191,27 @@ void AtomicFileWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd_, bytes.data(), std::min(bytes.size(), kMaxWrite));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(ErrorKind::kIo, "{}: writing at offset {} failed: {}", temporary_, offset_, std::strerror(errno));
+    if (n < 0) fail_write(offset_);
     bytes = bytes.subspan(static_cast<size_t>(n));
     offset_ += static_cast<uint64_t>(n);
   }
+}
+
+void AtomicFileWriter::overwrite(uint64_t offset, std::span<const std::byte> bytes) {
+  if (offset > offset_ || bytes.size() > offset_ - offset)
+    fail(ErrorKind::kInternal, "{}: {} bytes from {} on are not in the {} written", temporary_, bytes.size(), offset,
+         offset_);
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(fd_, bytes.data(), std::min(bytes.size(), kMaxWrite), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_write(offset);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+}
+
+void AtomicFileWriter::fail_write(uint64_t offset) const {
+  fail(ErrorKind::kIo, "{}: writing at offset {} failed: {}", temporary_, offset, std::strerror(errno));
 }
 
 void AtomicFileWriter::write(std::string_view text) { write(std::as_bytes(std::span(text))); }

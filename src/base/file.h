@@ -8,10 +8,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/range_read.h"
 
 namespace sluice {
 
@@ -26,6 +29,15 @@ class File {
   virtual void read_at(uint64_t offset, std::span<std::byte> out) const = 0;
   // Fills the pieces one after another from one contiguous range of the file; errors as read_at.
   virtual void read_scattered(uint64_t offset, std::span<const iovec> pieces) const = 0;
+  // Whether its size or time of modification is no longer what it was when it was opened. A file that another took the
+  // name of has not changed: what is open is the old one.
+  virtual bool changed() const { return false; }
+
+  // For those who make the system's reads themselves (read_queue.h). Nullopt: there are no descriptors, use read_at.
+  virtual std::optional<ReadableFile> descriptors() const { return std::nullopt; }
+  // Asked before each such read: the bytes that the system would deliver (less than length: the read is cut short
+  // there; 0: the file ends), or a negative errno. Only tests answer anything but `length`. From any thread.
+  virtual int64_t delivered(uint64_t /*offset*/, uint64_t length) const { return static_cast<int64_t>(length); }
 };
 
 // Opens a regular file. Large ranges come past the page cache unless they are in it (range_read.h). Throws Error(kIo)
@@ -39,7 +51,7 @@ std::unique_ptr<File> memory_file(std::string name, std::vector<std::byte> conte
 // system would have delivered (less than length: the read is cut short there), or a negative errno.
 using ReadFault = std::function<int64_t(uint64_t index, uint64_t offset, uint64_t length)>;
 
-// `file` with faults injected, for tests.
+// `file` with faults injected, for tests. To File's own reads a short one is the file's end; a ReadQueue asks again.
 std::unique_ptr<File> with_faults(std::unique_ptr<File> file, ReadFault fault);
 
 // A whole file as text. Throws Error(kIo); Error(kLimit) above `max_bytes`.
@@ -57,10 +69,14 @@ class AtomicFileWriter {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
   uint64_t offset() const { return offset_; }
+  // Replaces bytes that have been written, from `offset` on: headers that are known at the end.
+  void overwrite(uint64_t offset, std::span<const std::byte> bytes);
   // Flushes to disk and puts the file in place. Throws Error(kIo).
   void commit();
 
  private:
+  [[noreturn]] void fail_write(uint64_t offset) const;
+
   std::string path_, temporary_;
   int fd_ = -1;
   uint64_t offset_ = 0;

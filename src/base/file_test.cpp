@@ -1,10 +1,12 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -55,6 +57,32 @@ TEST(File, ShrinkingAfterOpenIsAnErrorNotASignal) {
   EXPECT_THAT(message_of([&] { file->read_at(0, std::as_writable_bytes(std::span(out))); }), HasSubstr("truncated"));
   const iovec piece{out.data(), out.size()};
   EXPECT_THAT(message_of([&] { file->read_scattered(0, {&piece, 1}); }), HasSubstr("truncated"));
+}
+
+TEST(File, TellsWhetherItWasChangedWhileOpen) {
+  const std::string path = write_temp("changed", std::string(100, 'x'));
+  const auto file = open_file(path);
+  EXPECT_FALSE(file->changed());
+  EXPECT_FALSE(with_faults(open_file(path), nullptr)->changed());
+
+  const auto opened = std::filesystem::last_write_time(path);
+  std::filesystem::last_write_time(path, opened + std::chrono::nanoseconds(1));
+  EXPECT_TRUE(file->changed()) << "rewritten in the same size";
+  std::filesystem::last_write_time(path, opened);
+  EXPECT_FALSE(file->changed());
+
+  const auto wrapped = with_faults(open_file(path), nullptr);
+  std::filesystem::resize_file(path, 99);
+  std::filesystem::last_write_time(path, opened);
+  EXPECT_TRUE(file->changed()) << "another size";
+  EXPECT_TRUE(wrapped->changed());
+  EXPECT_FALSE(memory_file("M.bin", {})->changed());
+}
+
+TEST(File, DescriptorWaitsForTheDisk) {
+  const auto file = open_file(write_temp("waits", "x"));
+  EXPECT_EQ(::fcntl(file->descriptors()->fd, F_GETFL) & O_NONBLOCK, 0);
+  EXPECT_FALSE(memory_file("M.bin", {})->descriptors());
 }
 
 TEST(File, WhatIsNotARegularFileIsNamed) {

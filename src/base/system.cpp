@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -18,27 +20,88 @@ namespace sluice {
 namespace {
 
 // A control group's file holds one number, or "max".
-uint64_t read_number(const char* path) {
+uint64_t read_number(const std::string& path) {
   std::ifstream file(path);
   uint64_t value = 0;
   return file >> value ? value : 0;
 }
 
+// The value of a line "key value", or "key: value unit".
+uint64_t read_field(const std::string& path, std::string_view wanted) {
+  std::ifstream file(path);
+  std::string key, rest;
+  for (uint64_t value = 0; file >> key >> value; std::getline(file, rest))
+    if (key == wanted) return value;
+  return 0;
+}
+
+// What is left of a memory limit, and the limit; `left` is UINT64_MAX without one.
+struct Room {
+  uint64_t left = UINT64_MAX, limit = UINT64_MAX;
+};
+
+void take_limit(Room& room, uint64_t limit, uint64_t used, uint64_t cached) {
+  constexpr uint64_t kNone = uint64_t{1} << 60;  // version 1 says so with a number of about 2^63
+  if (limit == 0 || limit >= kNone) return;
+  const uint64_t taken = used - std::min(used, cached);
+  room.left = std::min(room.left, limit - std::min(limit, taken));
+  room.limit = std::min(room.limit, limit);
+}
+
+// The limits of the control groups that this process is in, and of those that contain them.
+Room control_group_room() {
+  Room room;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool unified = controllers.empty();
+    if (!unified && ("," + controllers + ",").find(",memory,") == std::string::npos) continue;
+    for (std::string path = line.substr(second + 1);; path = path.substr(0, path.rfind('/'))) {
+      const std::string group =
+          (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory") + (path == "/" ? "" : path) + "/";
+      const std::string stat = group + "memory.stat";
+      if (unified)
+        take_limit(room, read_number(group + "memory.max"), read_number(group + "memory.current"),
+                   read_field(stat, "inactive_file") + read_field(stat, "active_file"));
+      else
+        take_limit(room, read_number(group + "memory.limit_in_bytes"), read_number(group + "memory.usage_in_bytes"),
+                   read_field(stat, "total_inactive_file") + read_field(stat, "total_active_file"));
+      if (path.empty() || path == "/") break;
+    }
+  }
+  return room;
+}
+
+// Percent of the last ten seconds in which all programs waited for memory.
+double memory_pressure() {
+  std::ifstream file("/proc/pressure/memory");
+  for (std::string line; std::getline(file, line);) {
+    constexpr std::string_view kBefore = "full avg10=";
+    if (line.starts_with(kBefore)) return std::atof(line.c_str() + kBefore.size());
+  }
+  return 0;
+}
+
 }  // namespace
 
 uint64_t available_memory() {
-  uint64_t available = 0;
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key, unit; meminfo >> key;) {
-    uint64_t kib = 0;
-    meminfo >> kib;
-    std::getline(meminfo, unit);
-    if (key == "MemAvailable:") available = kib * 1024;
-  }
-  const uint64_t limit = read_number("/sys/fs/cgroup/memory.max");
-  const uint64_t used = read_number("/sys/fs/cgroup/memory.current");
-  if (limit > used && (available == 0 || limit - used < available)) available = limit - used;
-  return available;
+  const uint64_t system = 1024 * read_field("/proc/meminfo", "MemAvailable:");
+  const uint64_t groups = control_group_room().left;
+  if (groups == UINT64_MAX) return system;
+  return system == 0 ? groups : std::min(system, groups);
+}
+
+uint64_t memory_shortage() {
+  constexpr uint64_t kMostReserve = uint64_t{256} << 20;
+  constexpr double kPressed = 10;  // percent: programs crawl
+  const Room groups = control_group_room();
+  const uint64_t total = std::min(1024 * read_field("/proc/meminfo", "MemTotal:"), groups.limit);
+  const uint64_t reserve = std::min(total / 100, kMostReserve), left = available_memory();
+  if (total == 0 || left == 0) return 0;
+  if (left < reserve) return reserve - left;
+  return memory_pressure() > kPressed ? reserve : 0;
 }
 
 uint64_t peak_resident_bytes() {

@@ -6,9 +6,13 @@
 
 namespace sluice {
 
-// Bytes of memory that this process may still take: the system's available memory or, where less, what the control
-// group's limit leaves. 0 when the system doesn't say.
+// Bytes of memory that this process may still take: the system's available memory or, where less, what the limits of
+// its control groups leave (version 1 or 2; cached files don't count as taken). 0 when the system doesn't say.
 uint64_t available_memory();
+
+// Bytes that should be given back because memory is running out: what is available is less than a small part of all, or
+// the system says that programs wait for memory (/proc/pressure). 0 when all is well.
+uint64_t memory_shortage();
 
 // The most memory this process has had resident so far, in bytes.
 uint64_t peak_resident_bytes();
