@@ -136,14 +136,22 @@ void print_heading(const BenchOptions& options, const Engine& engine) {
              options.depth > 0 ? fmt::format(", at depth {}", options.depth) : "");
 }
 
+// Of the time, what the disk at its best needs for the bytes.
+double share_of_disk(const experts::Traffic& traffic, double seconds, double disk_gbps) {
+  return share_of(static_cast<double>(traffic.bytes_read) / seconds / 1e9, disk_gbps);
+}
+
 int print_speed(const BenchOptions& options, Engine& engine) {
+  const ExpertReport experts(engine);
   const ModelBench::Speed speed =
       ModelBench(engine, options.depth, options.repetitions).speed(options.prompt, options.generated);
-  const ModelFile file = ModelFile::open(options.model.path, options.model.overrides);
+  const ModelFile file = ModelFile::open(engine_options(options.model, options.compute));
   const auto bytes = static_cast<double>(file.bytes_per_token());
   const auto operations = static_cast<double>(file.operations_per_token(/*with_head=*/false));
   const double gbps = bytes * speed.answer_tps / 1e9, gops = operations * speed.prompt_tps / 1e9;
-  const double load_gbps = static_cast<double>(file.bytes_to_load()) / engine.load_seconds() / 1e9;
+  const double read = static_cast<double>(options.repetitions) * options.prompt;  // tokens, in all repetitions
+  const double answered = static_cast<double>(options.repetitions) * options.generated;
+  const double load_gbps = static_cast<double>(engine.loaded_bytes()) / engine.load_seconds() / 1e9;
   if (options.json) {
     Json out = heading(options, engine);
     out.update({{"pp", options.prompt},
@@ -161,6 +169,14 @@ int print_speed(const BenchOptions& options, Engine& engine) {
                 {"achieved_gops", gops},
                 {"machine_gops", speed.machine_gops},
                 {"share_of_arithmetic", share_of(gops, speed.machine_gops)}});
+    if (engine.bank() != nullptr) out["experts"] = experts.json();
+    if (engine.plan().streams()) {
+      out["disk_gbps"] = speed.disk_gbps;
+      out["answer_bytes_read"] = static_cast<double>(speed.answer_experts.bytes_read) / answered;
+      out["answer_hit_rate"] = speed.answer_experts.hit_rate();
+      out["answer_share_of_disk"] = share_of_disk(speed.answer_experts, answered / speed.answer_tps, speed.disk_gbps);
+      out["prompt_share_of_disk"] = share_of_disk(speed.prompt_experts, read / speed.prompt_tps, speed.disk_gbps);
+    }
     fmt::print("{}\n", out.dump());
     return 0;
   }
@@ -174,6 +190,17 @@ int print_speed(const BenchOptions& options, Engine& engine) {
              static_cast<double>(file.operations_per_token(true)) / 1e9);
   fmt::print("loaded in {:.2f} s ({:.2f} GB/s), peak memory {:.1f} MiB\n", engine.load_seconds(), load_gbps,
              static_cast<double>(speed.peak_rss) / (1 << 20));
+  if (!engine.plan().streams()) return 0;
+  const auto print_reads = [&](const char* what, const experts::Traffic& traffic, double tokens, double tps) {
+    fmt::print(
+        "{}: {:.1f} % of experts in memory, {:.1f} MB read a token, {:.2f} GB/s of the disk's {:.2f} ({:.0f} %)\n",
+        what, 100 * traffic.hit_rate(), static_cast<double>(traffic.bytes_read) / tokens / 1e6,
+        static_cast<double>(traffic.bytes_read) / tokens * tps / 1e9, speed.disk_gbps,
+        100 * share_of_disk(traffic, tokens / tps, speed.disk_gbps));
+  };
+  print_reads("prompt", speed.prompt_experts, read, speed.prompt_tps);
+  print_reads("answer", speed.answer_experts, answered, speed.answer_tps);
+  fmt::print("{}\n", experts.text());
   return 0;
 }
 
@@ -279,7 +306,7 @@ int print_bench(const BenchOptions& options) {
     wanted.context = static_cast<uint32_t>(std::min<uint64_t>(context, 2 * kMost));
     wanted.max_logits = *options.streams;
   }
-  wanted.micro_batch = std::max(wanted.micro_batch, wanted.max_logits);
+  if (wanted.micro_batch > 0) wanted.micro_batch = std::max(wanted.micro_batch, wanted.max_logits);
   const auto engine = load_engine(wanted);
   if (options.rows) return print_rows(options, *engine);
   if (options.streams) return print_streams(options, *engine);

@@ -119,8 +119,10 @@ class ChatLoop {
     };
     try {
       interrupt_.clear();
+      const ExpertReport experts(engine_);
       const ChatAnswer got = conversation_.answer(to_value(messages_), sampler_, chat);
       last_ = got.answer;
+      experts_ = engine_.plan().streams() ? experts.text() : "";
       Json message = {{"role", "assistant"}, {"content", got.content}};
       if (!got.reasoning.empty()) message["reasoning_content"] = got.reasoning;
       messages_.push_back(message);
@@ -150,6 +152,7 @@ class ChatLoop {
                rate(a.tokens.size(), a.answer_seconds), name_of(a.reason));
     fmt::print("context  {} of {} tokens; peak memory {:.0f} MiB\n", conversation_.session().tokens().size(),
                engine_.context_size(), static_cast<double>(peak_resident_bytes()) / (1 << 20));
+    if (!experts_.empty()) fmt::print("{}\n", experts_);
   }
 
   Engine& engine_;
@@ -160,6 +163,7 @@ class ChatLoop {
   std::string system_;
   Json messages_;
   std::optional<Answer> last_;
+  std::string experts_;  // what the last answer made of the experts' memory; empty where all are in it
   InterruptFlag& interrupt_;
 };
 

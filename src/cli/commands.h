@@ -19,6 +19,9 @@ Command tokenize_command();
 Command detokenize_command();
 Command template_command();
 Command quantize_command();
+Command pack_command();
+Command trace_command();
+Command simulate_command();
 Command version_command();
 Command man_command();         // hidden: prints the man page, for installing
 Command completion_command();  // hidden: prints a shell's completion script

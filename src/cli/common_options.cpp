@@ -31,7 +31,7 @@ void ComputeOptions::declare(OptionTable& table, bool with_context) {
   table.option("-b, --batch-size", "N", "tokens of a prompt that are handed to the model together", &batch,
                {.env = "BATCH", .min = 1});
   table.option("-ub, --ubatch-size", "N", "tokens that are computed together", &micro_batch,
-               {.env = "UBATCH", .min = 1});
+               {.env = "UBATCH", .min = 1, .default_text = "512; up to 2048 where experts are streamed"});
   table.choice("-ctk, --cache-type-k", "TYPE", "format of the cached keys", &cache_keys, cache_types,
                {.env = "CACHE_TYPE_K"});
   table.choice("-ctv, --cache-type-v", "TYPE", "format of the cached values", &cache_values, cache_types,
@@ -39,6 +39,55 @@ void ComputeOptions::declare(OptionTable& table, bool with_context) {
   const std::string sets = fmt::format("instruction set of the kernels ({}); results are the same",
                                        fmt::join(ops::cpu::compiled_kernels(), ", "));
   table.option("--isa", "NAME", sets, &isa, {.env = "ISA", .default_text = "the best that this processor has"});
+  experts.declare(table);
+}
+
+void ExpertChoices::declare(OptionTable& table) {
+  using experts::LookAhead;
+  table.group("Experts");
+  table.custom("--expert-memory", "SIZE",
+               "memory for experts: the others are read from disk when they are needed; auto: as much as there is; all",
+               [this](std::string_view text) {
+                 memory.reset();
+                 if (text == "all") memory = UINT64_MAX;
+                 if (text != "all" && text != "auto") memory = parse_size(text);
+               },
+               {.env = "EXPERT_MEMORY", .default_text = "auto", .instead_of = {"--moe-slot-bank", "--moe-mode"}});
+  table.option("--moe-slot-bank", "N", "the same as a number of experts for each layer", &slots,
+               {.env = "MOE_SLOT_BANK", .min = 1, .instead_of = {"--expert-memory", "--moe-mode"}});
+  table.choice("--moe-mode", "MODE",
+               "resident (or stock): all experts in memory; slot-bank: as many as there is room for", &mode,
+               {{"resident", Mode::kResident},
+                {"stock", Mode::kResident},
+                {"resident-bank", Mode::kResident},
+                {"slot-bank", Mode::kSlotBank},
+                {"resident-slot-bank", Mode::kSlotBank}},
+               {.env = "MOE_MODE",
+                .default_text = "as --expert-memory says",
+                .instead_of = {"--expert-memory", "--moe-slot-bank"}});
+  table.option(
+      "--moe-sidecar", "PATH",
+      "read the experts from this file of `sluice pack` or folder (with a manifest.json) instead of the model's "
+      "file",
+      &sidecar, {.env = "MOE_SIDECAR"});
+  table.flag("--verify", "hold experts of a packed file against their checksums whenever they are read", &verify);
+  table.option("--moe-topk", "N", "use fewer experts a token than the model's own number; changes what it says", &used,
+               {.env = "MOE_TOPK", .min = 1, .default_text = "the model's"});
+  table.choice("--io", "ENGINE", "how experts are read: uring (Linux), threads, or auto: the faster of them", &io,
+               {{"auto", ReadEngine::kAuto}, {"uring", ReadEngine::kUring}, {"threads", ReadEngine::kThreads}},
+               {.env = "IO"});
+  std::vector<std::string> names;
+  for (const experts::PolicyInfo& info : experts::policies()) names.push_back(info.name);
+  table.option("--expert-policy", "NAME", "which experts stay in memory; results are the same", &policy,
+               {.env = "EXPERT_POLICY", .choices = names});
+  table.choice("--look-ahead", "WHEN",
+               "guess the next layer's experts and read them early; auto: where measurement says that it pays",
+               &look_ahead,
+               {{"auto", LookAhead::Mode::kAuto}, {"on", LookAhead::Mode::kOn}, {"off", LookAhead::Mode::kOff}},
+               {.env = "LOOK_AHEAD"});
+  table.flag("--moe-eager-load", "read as many experts as there is room for before the first token", &read_at_start);
+  table.flag("--warm-start | --no-warm-start",
+             "begin with the experts that were in memory when the model was used last", &warm_start);
 }
 
 void SamplingOptions::declare(OptionTable& table) {
@@ -83,6 +132,16 @@ void declare_accepted_options(OptionTable& table) {
   table.accept("-fa, --flash-attn", "on|off|auto",
                "attention never stores its score matrix; this option changes nothing",
                {.env = "FLASH_ATTN", .choices = {"on", "off", "auto"}});
+  const char* one_way = "there is one way to reach experts, whatever their number; this option changes nothing";
+  table.accept("--moe-slot-path", "persistent|legacy", one_way, {.choices = {"persistent", "legacy"}});
+  table.accept("--moe-coalesced-sync | --no-moe-coalesced-sync", "", one_way);
+  table.accept("--moe-cache-io-split", "N",
+               "an expert is read in as few reads as it has parts, many experts at once; "
+               "this option changes nothing");
+  table.accept("--moe-prefetch-temporal", "",
+               "experts of the last token stay in memory by themselves, and the next "
+               "layer's are guessed by its router (--look-ahead); this option changes "
+               "nothing");
   table.accept("--jinja", "", "chat templates are always rendered as Jinja; this option changes nothing");
   table.accept("--warmup | --no-warmup", "", "there is no warm-up run; this option changes nothing");
 }

@@ -1,15 +1,86 @@
 #include "cli/engine_options.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
+#include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <random>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/amounts.h"
 #include "cli/progress.h"
 
 namespace sluice::cli {
+
+namespace {
+
+// $XDG_CACHE_HOME or ~/.cache, as the XDG base directory specification has it; empty without a home.
+std::string cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
+    return std::string(cache) + "/sluice";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
+    return std::string(home) + "/.cache/sluice";
+  return {};
+}
+
+ExpertOptions expert_options(const ExpertChoices& choices) {
+  using Mode = ExpertChoices::Mode;
+  if (choices.memory && choices.slots)
+    fail(ErrorKind::kUsage, "--expert-memory and --moe-slot-bank both say how many experts stay in memory; give one");
+  if (choices.mode == Mode::kResident && (choices.memory.value_or(UINT64_MAX) != UINT64_MAX || choices.slots))
+    fail(ErrorKind::kUsage,
+         "--moe-mode resident keeps all experts in memory; --expert-memory and --moe-slot-bank can't be given with it");
+  ExpertOptions options;
+  if (choices.mode == Mode::kResident || choices.memory == UINT64_MAX)
+    options.size = experts::BankSize::all();
+  else if (choices.memory)
+    options.size = experts::BankSize::bytes(*choices.memory);
+  else if (choices.slots)
+    options.size = experts::BankSize::per_layer(*choices.slots);
+  options.bank = {
+      .policy = choices.policy, .engine = choices.io, .look_ahead = choices.look_ahead, .verify = choices.verify};
+  options.used = choices.used.value_or(0);
+  options.sidecar = choices.sidecar;
+  options.read_at_start = choices.read_at_start;
+  if (choices.warm_start) options.warm_start = cache_folder();
+  return options;
+}
+
+// What is really in force, where that is not simply all experts in memory.
+void describe_experts(const Engine& engine, const EngineOptions& options) {
+  const MemoryPlan& plan = engine.plan();
+  const model::Hyperparameters& hp = engine.model().hp;
+  if (hp.n_experts == 0) {
+    const ExpertOptions& e = options.experts;
+    if (e.size || e.used > 0 || e.read_at_start || !e.sidecar.empty() || e.bank.verify)
+      fmt::print(stderr, "the model has no experts: options for them change nothing\n");
+    return;
+  }
+  const std::string key = std::string(hp.architecture->name) + ".expert_used_count";
+  if (const auto own = engine.metadata().find<uint32_t>(key); own && *own != hp.n_experts_used)
+    fmt::print(stderr, "{} of the model's {} experts a token are used (--moe-topk): answers are not its own\n",
+               hp.n_experts_used, *own);
+  const auto& size = options.experts.size;
+  if (size && size->kind == experts::BankSize::Kind::kPerLayer && size->amount > hp.n_experts)
+    fmt::print(stderr, "--moe-slot-bank {} is more than the model's {} experts a layer: all are in memory\n",
+               size->amount, hp.n_experts);
+  if (options.experts.bank.verify && !engine.bank()->verifies())
+    fmt::print(stderr,
+               "the experts have no checksums: --verify changes nothing (`sluice pack` writes files with them)\n");
+  if (!plan.streams()) return;
+  const uint32_t per_layer = plan.slots * hp.n_experts / plan.experts;
+  fmt::print(stderr, "{} of {} experts fit into memory ({} a layer, {}); the others are read by {} when needed\n",
+             plan.slots, plan.experts, per_layer, human_bytes(plan.of(MemoryPlan::kExpertSlots)),
+             engine.bank()->engine());
+  if (per_layer < hp.n_experts_used)
+    fmt::print(stderr, "a token uses {} experts of each layer: with so few in memory most are read each time\n",
+               hp.n_experts_used);
+}
+
+}  // namespace
 
 EngineOptions engine_options(const ModelOptions& model, const ComputeOptions& compute) {
   if (compute.cache_keys != compute.cache_values)
@@ -23,7 +94,10 @@ EngineOptions engine_options(const ModelOptions& model, const ComputeOptions& co
   options.cpus = compute.cpus;
   options.lock_memory = compute.lock_memory;
   options.context = compute.context;
-  options.micro_batch = std::min(compute.batch, compute.micro_batch);
+  options.most_micro_batch = std::min(compute.batch, options.most_micro_batch);
+  if (compute.micro_batch) options.micro_batch = std::min(compute.batch, *compute.micro_batch);
+  options.experts = expert_options(compute.experts);
+  options.notice = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   options.cache_type = compute.cache_keys;
   options.isa = compute.isa.value_or("");
   return options;
@@ -35,7 +109,64 @@ std::unique_ptr<Engine> load_engine(EngineOptions options) {
     if (!progress) progress = std::make_unique<Progress>("loading", total, ProgressUnit::kBytes);
     progress->update(done);
   };
-  return std::make_unique<Engine>(options);
+  auto engine = std::make_unique<Engine>(options);
+  progress.reset();
+  describe_experts(*engine, options);
+  return engine;
+}
+
+ExpertReport::ExpertReport(const Engine& engine) : engine_(engine) {
+  if (engine.bank() != nullptr) before_ = engine.bank()->traffic(), read_seconds_ = engine.bank()->read_seconds();
+}
+
+Json ExpertReport::json() const {
+  const experts::Bank& bank = *engine_.bank();
+  const experts::Traffic traffic = bank.traffic() - before_;
+  const double seconds = bank.read_seconds() - read_seconds_;
+  const MemoryPlan& plan = engine_.plan();
+  Json layers = Json::array();
+  for (const experts::Traffic& layer : bank.traffic_by_layer())
+    layers.push_back({{"hits", layer.hits},
+                      {"misses", layer.misses},
+                      {"bytes_read", layer.bytes_read},
+                      {"stall_s", layer.stall_seconds}});
+  Json out = {{"slots", plan.slots},
+              {"experts", plan.experts},
+              {"hits", traffic.hits},
+              {"misses", traffic.misses},
+              {"hit_rate", traffic.hit_rate()},
+              {"bytes_read", traffic.bytes_read},
+              {"stall_s", traffic.stall_seconds},
+              {"read_s", seconds},
+              {"read_gbps", seconds > 0 ? static_cast<double>(traffic.bytes_read) / seconds / 1e9 : 0.0},
+              {"io", bank.engine()},
+              {"read_ahead", bank.foresight().read},
+              {"read_ahead_used", bank.foresight().used}};
+  if (const auto& [bytes, taken] = bank.verified(); bank.verifies())  // since the start
+    out["verify"] = {
+        {"bytes", bytes}, {"s", taken}, {"gbps", taken > 0 ? static_cast<double>(bytes) / taken / 1e9 : 0.0}};
+  if (const auto& verdict = bank.look_ahead().verdict())
+    out["look_ahead"] = {{"best", verdict->best()}, {"step_s", verdict->seconds}};  // no guesses, half, all
+  out["layers"] = std::move(layers);                                                // since the start
+  return out;
+}
+
+std::string ExpertReport::text() const {
+  const experts::Bank& bank = *engine_.bank();
+  const experts::Traffic traffic = bank.traffic() - before_;
+  const double seconds = bank.read_seconds() - read_seconds_;
+  std::string line =
+      fmt::format("experts  {:.1f} % in memory, {} read", 100 * traffic.hit_rate(), human_bytes(traffic.bytes_read));
+  if (seconds > 0)
+    line += fmt::format(" at {:.2f} GB/s, waited {:.1f} s", static_cast<double>(traffic.bytes_read) / seconds / 1e9,
+                        traffic.stall_seconds);
+  if (const auto& verdict = bank.look_ahead().verdict()) {
+    constexpr const char* kWays[] = {"is off", "is of half a token's experts", "is of all a token's experts"};
+    line += fmt::format("; guessing ahead {}: a step took {:.0f} ms without, {:.0f} with half, {:.0f} with all",
+                        kWays[verdict->best()], 1000 * verdict->seconds[0], 1000 * verdict->seconds[1],
+                        1000 * verdict->seconds[2]);
+  }
+  return line;
 }
 
 namespace {

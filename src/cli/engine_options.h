@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/common_options.h"
+#include "cli/json.h"
 #include "engine/engine.h"
 
 namespace sluice::cli {
@@ -14,6 +15,19 @@ EngineOptions engine_options(const ModelOptions& model, const ComputeOptions& co
 
 // Loads the model with a line of progress on the terminal. `max_logits` rows of a batch may want logits.
 std::unique_ptr<Engine> load_engine(EngineOptions options);
+
+// What went through the experts' memory while this object lived.
+class ExpertReport {
+ public:
+  explicit ExpertReport(const Engine& engine);
+  Json json() const;  // of an engine whose model has experts, as text()
+  std::string text() const;
+
+ private:
+  const Engine& engine_;
+  experts::Traffic before_;
+  double read_seconds_ = 0;
+};
 
 // What the options say, over what the file says. Without a seed, one from the system's entropy.
 decode::SamplingParameters sampling_parameters(const SamplingOptions& options, const Engine& engine);

@@ -294,7 +294,7 @@ int print_info(const InfoOptions& options) {
     fail(ErrorKind::kUsage, "--tensor NAME and --npy OUT go together: which values, and to which file");
   gguf::OpenOptions open;
   open.overrides = options.overrides;
-  ModelFile model{gguf::Container::open(options.file ? *options.file : *options.model, open), {}};
+  ModelFile model{gguf::Container::open(options.file ? *options.file : *options.model, open), {}, nullptr};
   const gguf::Container& file = model.container;
   if (options.tensor) {
     write_tensor(file, named_tensor(file, *options.tensor), *options.npy);

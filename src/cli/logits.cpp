@@ -48,6 +48,7 @@ int print_logits(const LogitsOptions& options) {
   wanted.context = std::max<uint32_t>(wanted.context, static_cast<uint32_t>(ids.size()));
   wanted.beyond_training = true;
   if (options.split > 0) wanted.micro_batch = options.split;
+  if (wanted.micro_batch == 0) wanted.micro_batch = wanted.most_micro_batch;
   wanted.micro_batch = std::min<uint32_t>(wanted.micro_batch, static_cast<uint32_t>(ids.size()));
   wanted.max_logits = options.last ? 1 : wanted.micro_batch;
   const auto engine = load_engine(wanted);

@@ -16,8 +16,9 @@ std::optional<bool> MemoryNeed::fits() const {
 
 MemoryNeed memory_need(const ModelFile& file, EngineOptions options) {
   options.context = options.context == 0 ? file.hp.n_context : std::min(options.context, file.hp.n_context);
-  MemoryNeed need{file.plan(options), options.context, std::nullopt};
-  if (const uint64_t available = available_memory(); available > 0) need.available = available;
+  const uint64_t available = available_memory();
+  MemoryNeed need{file.plan(options, available), options.context, std::nullopt};
+  if (available > 0) need.available = available;
   return need;
 }
 

@@ -23,6 +23,10 @@ class ModelBench {
     double prompt_tps, answer_tps;
     double machine_gbps, machine_gops;
     uint64_t peak_rss;  // before the machine's own measurements took memory
+    // Where experts are read while computing: what answers and prompts of all repetitions made of it, and the disk's
+    // best rate, measured in the same alternation.
+    experts::Traffic prompt_experts, answer_experts;
+    double disk_gbps = 0;
   };
   Speed speed(uint32_t prompt, uint32_t generated);
 

@@ -204,7 +204,10 @@ std::vector<OptionTable::Given> OptionTable::read_environment(const Environment&
                                                               const std::vector<Given>& given) {
   std::vector<Given> found;
   for (Option& option : options_) {
-    const auto same = [&option](const Given& entry) { return entry.option == &option; };
+    const auto same = [&](const Given& entry) {
+      const std::vector<std::string>& others = option.details.instead_of;
+      return entry.option == &option || std::ranges::find(others, entry.option->canonical()) != others.end();
+    };
     if (option.details.env.empty() || std::any_of(given.begin(), given.end(), same)) continue;
     for (const char* prefix : {"SLUICE_", "LLAMA_ARG_"}) {
       const std::string name = prefix + option.details.env;

@@ -43,8 +43,11 @@ struct OptionDetails {
   std::optional<double> max = {};
   std::string default_text = {};          // for help, where the field's initial value does not say it ("all cores")
   std::vector<std::string> choices = {};  // the only texts allowed
-  std::string notice = {};                // printed once on use: what the option does not do here, and why
-  bool required = false;                  // a usage error when neither the command line nor the environment gives it
+  // Options that say the same in another way: one of them on the command line wins over this one's environment
+  // variable.
+  std::vector<std::string> instead_of = {};
+  std::string notice = {};  // printed once on use: what the option does not do here, and why
+  bool required = false;    // a usage error when neither the command line nor the environment gives it
 };
 
 // One declared option, as documents.h reads it.

@@ -151,9 +151,9 @@ int print_perplexity(const PerplexityOptions& options) {
   const std::string text = prompt_text("", options.file);
   EngineOptions wanted = engine_options(options.model, options.compute);
   // Logits of every row are wanted: fewer rows at a time keep them small, and change no bit.
-  wanted.micro_batch = std::min<uint32_t>(wanted.micro_batch, 64);
+  wanted.micro_batch = wanted.micro_batch > 0 ? std::min<uint32_t>(wanted.micro_batch, 64) : 64;
   wanted.max_logits = wanted.micro_batch;
-  ModelFile file = ModelFile::open(wanted.path, wanted.overrides);
+  ModelFile file = ModelFile::open(wanted);
   const chat::Tokenizer tokenizer(chat::read_vocabulary(file.container.metadata()));
   std::vector<int32_t> tokens = tokenizer.encode(text, false);
   const bool begin_with_bos = options.window != 0 && tokenizer.add_bos() && tokenizer.bos();

@@ -23,7 +23,7 @@ struct PlanOptions {
 
 int print_plan(const PlanOptions& options) {
   const EngineOptions wanted = engine_options(options.model, options.compute);
-  const MemoryNeed need = memory_need(ModelFile::open(wanted.path, wanted.overrides), wanted);
+  const MemoryNeed need = memory_need(ModelFile::open(wanted), wanted);
   if (!options.json) {
     print_memory(need);
     return 0;

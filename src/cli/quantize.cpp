@@ -1,10 +1,10 @@
 // `sluice quantize`: a model file in other weight formats.
 #include <algorithm>
-#include <filesystem>
 
 #include "base/error.h"
 #include "cli/amounts.h"
 #include "cli/commands.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/quantize_model.h"
 
@@ -28,14 +28,6 @@ struct QuantizeOptions {
                  {.env = "THREADS", .min = 1, .max = 1024, .default_text = "one per core"});
   }
 };
-
-void refuse_same_file(const gguf::Container& in, const std::string& out) {
-  for (const gguf::Shard& shard : in.shards()) {
-    std::error_code no_such_file;
-    if (std::filesystem::equivalent(shard.file->path(), out, no_such_file))
-      fail(ErrorKind::kUsage, "OUT {} is the file that is read; name another", out);
-  }
-}
 
 // One line for each pair of formats: most models have many such tensors, all for the same reason.
 void report_fallbacks(std::span<const FormatChoice> choices) {

@@ -100,7 +100,7 @@ Json timings(const Answer& answer, const Engine& engine) {
           {"load_ms", engine.load_seconds() * 1e3}};
 }
 
-void print_answer_json(const ChatAnswer& chat, const Engine& engine) {
+void print_answer_json(const ChatAnswer& chat, const Engine& engine, const ExpertReport& experts) {
   Json out = {{"text", chat.content},
               {"reasoning", chat.reasoning},
               {"tokens", chat.answer.tokens},
@@ -108,8 +108,7 @@ void print_answer_json(const ChatAnswer& chat, const Engine& engine) {
               {"cached_tokens", chat.answer.cached_tokens},
               {"stop", name_of(chat.answer.reason)},
               {"timings", timings(chat.answer, engine)}};
-  const uint32_t experts = engine.model().hp.n_experts;
-  if (experts > 0) out["experts"] = {{"slots", experts}, {"hit_rate", 1.0}};
+  if (engine.bank() != nullptr) out["experts"] = experts.json();
   print_json(out);
 }
 
@@ -179,17 +178,18 @@ int run(const RunOptions& options) {
   const bool talk = !once && wanted.file.empty();
   check(options, talk);
   const auto engine = load_engine(engine_options(options.model, options.compute));
+  const ExpertReport experts(*engine);
   InterruptFlag interrupt;
   if (!options.chat) {
     const ChatAnswer answer = complete(*engine, wanted);
-    options.json ? print_answer_json(answer, *engine) : fmt::print("\n");
+    options.json ? print_answer_json(answer, *engine, experts) : fmt::print("\n");
     return 0;
   }
   const std::string source = options.template_file.empty() ? "" : read_text_file(options.template_file);
   Conversation conversation(*engine, options.template_file.empty() ? nullptr : &source);
   if (talk) return chat_loop(*engine, conversation, options, interrupt);
   const ChatAnswer answer = answer_chat(*engine, conversation, wanted);
-  options.json ? print_answer_json(answer, *engine) : fmt::print("\n");
+  options.json ? print_answer_json(answer, *engine, experts) : fmt::print("\n");
   return 0;
 }
 

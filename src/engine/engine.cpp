@@ -1,11 +1,15 @@
 #include "engine/engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "base/error.h"
 #include "base/system.h"
 #include "chat/vocabulary_metadata.h"
+#include "engine/warm_start.h"
 
 namespace sluice {
 
@@ -16,13 +20,6 @@ constexpr uint32_t kTile = ops::cpu::kTile;
 uint32_t context_of(const EngineOptions& options, const model::Hyperparameters& hp) {
   if (options.context == 0) return hp.n_context;
   return options.beyond_training ? options.context : std::min(options.context, hp.n_context);
-}
-
-uint32_t checked_micro_batch(const EngineOptions& options) {
-  if (options.micro_batch == 0 || options.max_logits == 0)
-    fail(ErrorKind::kUsage, "batches of {} rows, of which {} may want logits: both must be at least 1",
-         options.micro_batch, options.max_logits);
-  return options.micro_batch;
 }
 
 // One page more than the context: a snapshot may share the last page, which is then copied before it is written.
@@ -40,32 +37,115 @@ const ops::cpu::Kernels& kernels_for(const std::string& isa) {
 
 }  // namespace
 
+uint64_t MemoryPlan::of(std::string_view name) const {
+  return std::ranges::find(categories, name, &Category::name)->bytes;
+}
+
 uint64_t MemoryPlan::total() const {
   uint64_t sum = 0;
   for (const Category& category : categories) sum += category.bytes;
   return sum;
 }
 
-ModelFile ModelFile::open(const std::string& path, const std::vector<std::string>& overrides) {
-  gguf::OpenOptions options;
-  options.overrides = overrides;
-  gguf::Container container = gguf::Container::open(path, options);
-  model::Hyperparameters hp = model::read_hyperparameters(container);
-  return {std::move(container), std::move(hp)};
+namespace {
+
+// The sidecar that is asked for. The model's own file is none: experts are read from it anyway.
+std::shared_ptr<const experts::Sidecar> open_sidecar(const EngineOptions& options) {
+  const std::string& path = options.experts.sidecar;
+  std::error_code error;
+  if (path.empty() || std::filesystem::equivalent(path, options.path, error)) return nullptr;
+  if (experts::looks_like_gguf(path))
+    fail(ErrorKind::kUsage,
+         "--moe-sidecar {}: is a GGUF file other than the model; name a file that `sluice pack` wrote or a folder with "
+         "a "
+         "manifest.json, or leave it out: experts are read from the model's own file",
+         path);
+  return std::make_shared<const experts::Sidecar>(experts::Sidecar::open(path));
 }
 
-MemoryPlan ModelFile::plan(const EngineOptions& options, uint32_t sessions) const {
-  const model::WeightBytes weights = model::Weights::plan(container, hp, options.draft_head);
+// Files that other programs made of a GGUF file, with everything in another order, carry this key.
+void refuse_unknown_layout(const gguf::Container& file) {
+  const auto layout = file.metadata().find<std::string>("stream_moe.layout");
+  if (layout && *layout != "sections-v1")
+    fail(ErrorKind::kUnsupported,
+         "{}: stream_moe.layout = {}: an unknown layout of experts; use the original GGUF file, from which experts are "
+         "read as they are",
+         file.path(), *layout);
+}
+
+}  // namespace
+
+ModelFile ModelFile::open(const EngineOptions& options) {
+  gguf::OpenOptions how;
+  how.overrides = options.overrides;
+  gguf::Container container = gguf::Container::open(options.path, how);
+  refuse_unknown_layout(container);
+  model::Hyperparameters hp = model::read_hyperparameters(container, options.experts.used);
+  return {std::move(container), std::move(hp), open_sidecar(options)};
+}
+
+namespace {
+
+constexpr uint32_t kMicroBatch = 512;
+
+// What the process takes besides what is planned: its code, tokenizer, buffers of files; and something for the system.
+uint64_t reserve_of(uint64_t available) { return available / 32 + (uint64_t{128} << 20); }
+
+}  // namespace
+
+MemoryPlan ModelFile::plan(const EngineOptions& options, uint64_t available, uint32_t sessions) const {
   const model::StateLayout layout(hp, options.cache_type);
-  MemoryPlan plan;
-  plan.categories = {
-      {"dense weights", weights.dense},
-      {"expert slots", weights.experts},
-      {"KV cache", pages_for(context_of(options, hp)) * layout.page_bytes()},
-      {"recurrent state", uint64_t{sessions} * layout.recurrent_floats() * sizeof(float)},
-      {"scratch", model::Workspace::bytes(hp, options.micro_batch, options.max_logits)},
+  const auto with = [&](uint32_t micro_batch, const experts::BankSize& size) {
+    const model::WeightPlan weights = model::Weights::plan(
+        container, hp, {.draft_head = options.draft_head, .bank_size = size, .sidecar = sidecar.get()});
+    MemoryPlan plan;
+    plan.categories = {
+        {MemoryPlan::kDenseWeights, weights.dense},
+        {MemoryPlan::kExpertSlots, weights.slots.bytes()},
+        {MemoryPlan::kCache, pages_for(context_of(options, hp)) * layout.page_bytes()},
+        {MemoryPlan::kRecurrentState, uint64_t{sessions} * layout.recurrent_floats() * sizeof(float)},
+        {MemoryPlan::kScratch, model::Workspace::bytes(hp, micro_batch, options.max_logits)},
+    };
+    plan.micro_batch = micro_batch;
+    plan.bank_size = size;
+    plan.slots = weights.slots.n_slots();
+    plan.experts = static_cast<uint32_t>(weights.slots.class_of_layer().size()) * hp.n_experts;
+    return plan;
   };
-  return plan;
+  const uint32_t small =
+      options.micro_batch > 0 ? options.micro_batch : std::min(kMicroBatch, options.most_micro_batch);
+  const uint32_t large = options.micro_batch > 0 ? options.micro_batch : options.most_micro_batch;
+  const MemoryPlan all = with(small, options.experts.size.value_or(experts::BankSize::all()));
+  if (options.experts.size) return all.streams() ? with(large, *options.experts.size) : all;
+  const uint64_t usable = available - std::min(available, reserve_of(available));
+  if (hp.n_experts == 0 || available == 0 || all.total() <= usable) return all;
+  // Large batches are worth their scratch as long as it is a small part of the memory for experts.
+  for (uint32_t micro_batch = large;; micro_batch = std::max(small, micro_batch / 2)) {
+    const MemoryPlan one = with(micro_batch, experts::BankSize::per_layer(1));
+    const uint64_t slots = one.of(MemoryPlan::kExpertSlots), others = one.total() - slots;
+    const uint64_t left = usable - std::min(usable, others);
+    if (micro_batch > small && one.of(MemoryPlan::kScratch) > left / 8) continue;
+    return left <= slots ? one : with(micro_batch, experts::BankSize::bytes(left));
+  }
+}
+
+MemoryPlan ModelFile::plan_that_fits(const EngineOptions& options, uint64_t available) const {
+  if (options.max_logits == 0) fail(ErrorKind::kUsage, "no row of a batch may want logits; at least 1 must");
+  MemoryPlan chosen = plan(options, available);
+  if (available == 0 || chosen.total() <= available) return chosen;
+  const uint64_t excess = chosen.total() - available;
+  const uint64_t slots = chosen.of(MemoryPlan::kExpertSlots), cache = chosen.of(MemoryPlan::kCache);
+  EngineOptions fewest = options;
+  fewest.experts.size = experts::BankSize::per_layer(1);
+  std::string remedy = fmt::format("free {} MiB", (excess >> 20) + 1);
+  if (slots > excess && slots - excess >= plan(fewest, available).of(MemoryPlan::kExpertSlots))
+    remedy = fmt::format("give --expert-memory {}KiB or less, or auto", (slots - excess) >> 10);
+  else if (cache > excess)
+    remedy = fmt::format("give --ctx-size {} or less",
+                         static_cast<uint64_t>(context_of(options, hp)) * (cache - excess) / cache);
+  fail(ErrorKind::kLimit,
+       "{}: {} MiB of memory are needed, and {} MiB are available; {} (`sluice plan` lists what for)", options.path,
+       chosen.total() >> 20, available >> 20, remedy);
 }
 
 namespace {
@@ -75,14 +155,9 @@ bool is_of_draft(const gguf::TensorInfo& t, const model::Hyperparameters& hp) {
   return hp.n_draft_layers > 0 && t.name.starts_with("blk." + std::to_string(hp.n_layers) + ".");
 }
 
-}  // namespace
+bool is_of_experts(const gguf::TensorInfo& t) { return t.name.find("_exps.weight") != std::string::npos; }
 
-uint64_t ModelFile::bytes_to_load() const {
-  uint64_t total = 0;
-  for (const gguf::TensorInfo& t : container.tensors())
-    if (!is_of_draft(t, hp)) total += t.bytes;
-  return total;
-}
+}  // namespace
 
 uint64_t ModelFile::operations_per_token(bool with_head) const {
   const bool tied = container.find_tensor("output.weight") == nullptr;
@@ -94,9 +169,9 @@ uint64_t ModelFile::operations_per_token(bool with_head) const {
     const bool head = t.name == "output.weight" || (embedding && tied);
     if (embedding && !tied) continue;  // a row is looked up
     if (head && !with_head) continue;
-    const bool of_experts = t.name.find("_exps.weight") != std::string::npos;
-    weights += t.extents[0] * (of_experts ? t.rows / hp.n_experts * hp.n_experts_used : t.rows);
+    if (!is_of_experts(t)) weights += t.extents[0] * t.rows;
   }
+  weights += uint64_t{hp.n_experts > 0 ? hp.n_layers : 0} * hp.n_experts_used * 3 * hp.n_embd * hp.n_expert_ff;
   return 2 * weights;
 }
 
@@ -107,39 +182,79 @@ uint64_t ModelFile::bytes_per_token() const {
     // Of an untied embedding only a row is read.
     if (t.name == "token_embd.weight" && container.find_tensor("output.weight") != nullptr)
       total += t.row_bytes;
-    else if (t.name.find("_exps.weight") != std::string::npos)
-      total += t.bytes / hp.n_experts * hp.n_experts_used;
-    else
+    else if (!is_of_experts(t))
       total += t.bytes;
+    else if (!sidecar)
+      total += t.bytes / hp.n_experts * hp.n_experts_used;
   }
+  if (sidecar)
+    for (const experts::SidecarTensor& t : sidecar->tensors())
+      if (t.layer < hp.n_layers) total += t.bytes * hp.n_experts_used;
   return total;
 }
 
 Engine::Engine(const EngineOptions& options)
-    : file_(ModelFile::open(options.path, options.overrides)),
+    : file_(ModelFile::open(options)),
       threads_(threads_of(options)),
       threads_batch_(options.threads_batch > 0 ? options.threads_batch : threads_),
       pool_(std::max(threads_, threads_batch_)),
       context_{pool_, kernels_for(options.isa)},
-      plan_(file_.plan(options)),
+      plan_(file_.plan_that_fits(options, available_memory())),
       context_size_(context_of(options, file_.hp)),
-      micro_batch_(checked_micro_batch(options)),
       tokenizer_(chat::read_vocabulary(file_.container.metadata())),
       model_([&] {
         const double start = now_seconds();
-        model::Model loaded = model::Model::load(
-            file_.container, options.cache_type,
-            {.draft_head = options.draft_head, .lock = options.lock_memory, .progress = options.progress});
+        model::LoadOptions load{.draft_head = options.draft_head,
+                                .lock = options.lock_memory,
+                                .progress =
+                                    [&](uint64_t done, uint64_t total) {
+                                      loaded_bytes_ = done;
+                                      if (options.progress) options.progress(done, total);
+                                    },
+                                .bank_size = plan_.bank_size,
+                                .bank = options.experts.bank,
+                                .experts_used = options.experts.used,
+                                .sidecar = file_.sidecar.get()};
+        if (!options.experts.warm_start.empty() && plan_.streams()) {
+          warm_start_ = warm_start_file(options.experts.warm_start, file_.container);
+          load.first = read_warm_start(warm_start_, file_.hp.n_layers, file_.hp.n_experts);
+        }
+        if (options.experts.read_at_start) append_others(load.first, file_.hp.n_layers, file_.hp.n_experts);
+        model::Model loaded = model::Model::load(file_.container, options.cache_type, load);
         load_seconds_ = now_seconds() - start;
         return loaded;
-      }()) {
-  workspace_ = std::make_unique<model::Workspace>(model_.hp, options.micro_batch, options.max_logits);
+      }()),
+      notice_(options.notice) {
+  workspace_ = std::make_unique<model::Workspace>(model_.hp, plan_.micro_batch, options.max_logits);
   pages_ = std::make_unique<state::PagePool>(model_.layout.page_bytes(), pages_for(context_size_));
   for (int32_t id = 0; id < static_cast<int32_t>(model_.hp.n_vocab); ++id)
     if (!tokenizer_.contains(id) || tokenizer_.is_unused(id)) never_.push_back(id);
 }
 
+Engine::~Engine() {
+  if (warm_start_.empty()) return;
+  try {
+    write_warm_start(warm_start_, bank()->resident());
+  } catch (const Error& error) {
+    if (notice_) notice_(std::string("the experts in memory could not be noted for the next start: ") + error.what());
+  }
+}
+
+// When others need the memory, a smaller bank is better than a machine that swaps or a process that is killed.
+void Engine::give_back_memory() {
+  constexpr double kSecondsBetween = 0.5;
+  const double now = now_seconds();
+  if (!model_.weights.bank || now - memory_checked_ < kSecondsBetween) return;
+  memory_checked_ = now;
+  const uint64_t shortage = memory_shortage();
+  if (shortage == 0) return;
+  const uint64_t given = model_.weights.bank->shrink(shortage);
+  if (given > 0 && notice_)
+    notice_(fmt::format("memory is running out: {} MB of expert slots were given back", given / 1000000));
+}
+
 model::Pass Engine::begin_pass(model::Batch batch, model::Profile* profile) {
+  give_back_memory();
   pool_.set_active(batch.rows.size() > 1 ? threads_batch_ : threads_);
   return {model_, context_, *workspace_, std::move(batch), profile};
 }

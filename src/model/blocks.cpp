@@ -1,6 +1,7 @@
 // The blocks that layers are made of, each from the normed input h to what it adds to the residual stream, y. R is the
 // number of rows of the batch; shapes are [rows, columns].
 #include <algorithm>
+#include <numeric>
 
 #include "model/forward.h"
 
@@ -104,7 +105,9 @@ void Pass::dense(uint32_t i) {
   part_done(Part::kFeedForward, {&w.gate, &w.up, &w.down}, batch_.rows.size());
 }
 
-// Mixture of experts: each row's top experts, weighed by the router and summed by rank, then the shared expert.
+// Mixture of experts: each row's top experts, weighed by the router and summed by rank, then the shared expert. Experts
+// are computed as they become ready; each row and rank has a place of its own for the result, so that their order
+// doesn't matter.
 void Pass::experts(uint32_t i) {
   const Hyperparameters& hp = model_.hp;
   const ExpertLayerWeights& w = *model_.weights.layers[i].experts;
@@ -115,34 +118,83 @@ void Pass::experts(uint32_t i) {
   part_done(Part::kRouter, {&w.router}, rows);
 
   // The distinct experts of the batch, ascending, each with the rows that chose it.
-  std::vector<uint32_t> group_of(hp.n_experts, UINT32_MAX), distinct;
-  for (const uint32_t id : ids)
-    if (std::exchange(group_of[id], 0) == UINT32_MAX) distinct.push_back(id);
-  std::ranges::sort(distinct);
-  std::vector<const std::byte*> slots;
-  model_.weights.bank->acquire(i, distinct, slots);
-  std::vector<ops::ExpertGroup> groups(distinct.size());
-  for (uint32_t g = 0; g < groups.size(); ++g) {
-    groups[g].weights = w.experts.at(slots[g], distinct[g]);
-    group_of[distinct[g]] = g;
-  }
-  for (uint32_t pair = 0; pair < ids.size(); ++pair) {
-    ops::ExpertGroup& group = groups[group_of[ids[pair]]];
-    group.rows.push_back(pair / static_cast<uint32_t>(k));
-    group.out.push_back(pair);
-  }
+  std::vector<uint32_t> uses_of(hp.n_experts, 0), distinct, uses;
+  for (const uint32_t id : ids) ++uses_of[id];
+  for (uint32_t e = 0; e < hp.n_experts; ++e)
+    if (uses_of[e] > 0) distinct.push_back(e), uses.push_back(uses_of[e]);
+  experts::Bank::Request request = model_.weights.bank->request(i, distinct, uses);
+  foresee(i, distinct.size());
+  std::vector<ops::ExpertGroup> groups = group_rows(ids, distinct);
+  if (batch_.routes) routes_.push_back(std::move(ids));
 
-  if (batch_.routes) routes_.push_back(ids);
   const bool shared = !w.shared_gate.empty();
   if (shared) {
     feed_forward(w.shared, w_.shared);                                  // [R, n_embd]
     ops::linear(context_, w.shared_gate, w_.input, w_.shared_gate, 1);  // [R, 1]
     part_done(Part::kSharedExpert, {&w.shared.gate, &w.shared.up, &w.shared.down, &w.shared_gate}, rows);
   }
-  ops::expert_ffn(context_, groups, w_.input, *w_.experts, hp.n_embd, w_.expert_out);  // [R, k, n_embd]
+  std::vector<ops::ExpertGroup> ready;
+  for (auto next = request.next(); !next.empty(); next = request.next()) {
+    part_done(Part::kExpertReads);
+    ready.clear();
+    for (const experts::Bank::Ready& expert : next) {
+      ready.push_back(std::move(groups[expert.index]));
+      ready.back().weights = w.experts.at(expert.parts, distinct[expert.index]);
+    }
+    ops::expert_ffn(context_, ready, w_.input, *w_.experts, hp.n_embd, w_.expert_out);  // [R, k, n_embd]
+    experts_done(ready);
+  }
   ops::combine_experts(context_, w_.expert_weights, w_.expert_out, rows, k, hp.n_embd,
                        shared ? w_.shared_gate : nullptr, shared ? w_.shared : nullptr, w_.y);  // y [R, n_embd]
-  experts_done(groups);
+  part_done(Part::kExperts);
+}
+
+// Per distinct expert, the rows that chose it and where their results go. Weights are still to be set.
+std::vector<ops::ExpertGroup> Pass::group_rows(std::span<const uint32_t> ids,
+                                               std::span<const uint32_t> distinct) const {
+  std::vector<uint32_t> group_of(model_.hp.n_experts);
+  for (uint32_t g = 0; g < distinct.size(); ++g) group_of[distinct[g]] = g;
+  std::vector<ops::ExpertGroup> groups(distinct.size());
+  for (uint32_t pair = 0; pair < ids.size(); ++pair) {
+    ops::ExpertGroup& group = groups[group_of[ids[pair]]];
+    group.rows.push_back(pair / model_.hp.n_experts_used);
+    group.out.push_back(pair);
+  }
+  return groups;
+}
+
+// Tells the bank what the next layer will need, so that the disk is not idle until its router has spoken. A batch that
+// used nearly all experts of this layer will do so in the next. For a few rows, the next router is asked about the
+// residual stream as it is now: what this layer still adds to it changes few choices.
+void Pass::foresee(uint32_t i, size_t n_distinct) {
+  experts::Bank& bank = *model_.weights.bank;
+  const Hyperparameters& hp = model_.hp;
+  const uint32_t next = i + 1;
+  if (!bank.streams() || next >= hp.n_layers) return;
+  if (10 * n_distinct >= 9 * size_t{hp.n_experts}) {
+    std::vector<uint32_t> all(hp.n_experts);
+    std::iota(all.begin(), all.end(), 0);
+    bank.expect(next, all, /*surely=*/true);
+    return;
+  }
+  const size_t rows = batch_.rows.size(), k = hp.n_experts_used, n = hp.n_embd;
+  const size_t guesses = bank.look_ahead().wanted(rows, k);  // for each row
+  if (guesses == 0) return;
+  const LayerWeights& w = model_.weights.layers[next];
+  std::vector<uint32_t> ids(rows * k);
+  std::vector<float> weights(rows * k);
+  ops::rms_norm(context_, w_.x, n, w.ff_norm, rows, n, hp.rms_eps, w_.y, n);  // y is free until the block's end
+  w_.inner.reset(w_.y, rows, n);
+  ops::linear(context_, w.experts->router, w_.inner, w_.router, hp.n_experts);
+  ops::route(context_, w_.router, rows, hp.n_experts, k, hp.expert_weights_scale, ids.data(), weights.data());
+  std::vector<uint32_t> likely;
+  for (size_t r = 0; r < rows; ++r)  // ids [R, k], best first
+    likely.insert(likely.end(), ids.begin() + static_cast<ptrdiff_t>(r * k),
+                  ids.begin() + static_cast<ptrdiff_t>(r * k + guesses));
+  std::ranges::sort(likely);
+  likely.erase(std::ranges::unique(likely).begin(), likely.end());
+  bank.expect(next, likely, /*surely=*/false);
+  part_done(Part::kRouter, {&w.experts->router}, rows);
 }
 
 // The distribution of the next token, for the rows that want it.

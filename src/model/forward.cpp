@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "ops/math.h"
 
 namespace sluice::model {
@@ -164,7 +165,7 @@ ops::RopeTable make_rope_table(const Hyperparameters& hp, Vector factors) {
 }
 
 Model Model::load(const gguf::Container& file, ops::cpu::CacheType cache_type, const LoadOptions& options) {
-  Hyperparameters hp = read_hyperparameters(file);
+  Hyperparameters hp = read_hyperparameters(file, options.experts_used);
   Weights weights = Weights::load(file, hp, options);
   ops::RopeTable rope = make_rope_table(hp, weights.rope_factors);
   check_frequencies(file, rope);
@@ -175,9 +176,15 @@ Model Model::load(const gguf::Container& file, ops::cpu::CacheType cache_type, c
 // ---- the pass ------------------------------------------------------------------------------------------------------
 
 Pass::Pass(const Model& model, const ops::Context& context, Workspace& workspace, Batch batch, Profile* profile)
-    : model_(model), context_(context), w_(workspace), profile_(profile), batch_(std::move(batch)) {
+    : model_(model),
+      context_(context),
+      w_(workspace),
+      profile_(profile),
+      batch_(std::move(batch)),
+      start_(now_seconds()) {
   if (profile_ != nullptr) profile_->begin();
   check();
+  if (model_.weights.bank) model_.weights.bank->begin_step(static_cast<uint32_t>(batch_.rows.size()));
   begin_steps();
   const size_t n = batch_.rows.size();
   std::vector<int32_t> tokens(n);
@@ -246,8 +253,13 @@ void Pass::run_layers(uint32_t end) {
 }
 
 void Pass::finish() {
+  const bool whole = layer_ == 0;
   run_layers(model_.hp.n_layers);
   head();
+  if (experts::Bank* bank = model_.weights.bank.get()) {
+    bank->check_files();
+    if (whole && bank->streams()) bank->step_took(static_cast<uint32_t>(batch_.rows.size()), now_seconds() - start_);
+  }
   for (const Run& run : runs_) batch_.sequences[run.sequence]->commit_step();
   finished_ = true;
   for (Capture& capture : captures_) {

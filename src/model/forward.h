@@ -153,6 +153,8 @@ class Pass {
   void feed_forward(const FeedForwardWeights& weights, float* out);
   void dense(uint32_t i);
   void experts(uint32_t i);
+  std::vector<ops::ExpertGroup> group_rows(std::span<const uint32_t> ids, std::span<const uint32_t> distinct) const;
+  void foresee(uint32_t i, size_t n_distinct);
   void head();
   // Tell the profile, if there is one, what the time since the last of these calls went into: products of `rows` rows
   // with matrices, or the operation between a mixer's products.
@@ -166,6 +168,7 @@ class Pass {
   Workspace& w_;
   Profile* profile_;
   Batch batch_;
+  double start_;
   std::vector<Run> runs_;
   std::vector<int32_t> positions_;
   std::vector<ops::AttentionRow> attention_rows_;

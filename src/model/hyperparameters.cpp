@@ -143,12 +143,16 @@ void read_attention(const Reader& read, Hyperparameters& hp) {
   scaling.beta_slow = read.positive_or("rope.scaling.yarn_beta_slow", 1.0);
 }
 
-void read_experts(const Reader& read, Hyperparameters& hp) {
+void read_experts(const Reader& read, Hyperparameters& hp, uint32_t used) {
   hp.n_experts = read.integer("expert_count", 1, kMaxExperts);
   hp.n_experts_used = read.integer("expert_used_count", 1, kMaxExperts);
   if (hp.n_experts_used > hp.n_experts)
     read.reject("expert_used_count", fmt::format("{}", hp.n_experts_used),
                 fmt::format("can't be more than the {} experts there are", hp.n_experts));
+  if (used > hp.n_experts_used)
+    fail(ErrorKind::kUsage, "{}: {} experts a token are more than the model's {}; give fewer (--moe-topk)", read.path(),
+         used, hp.n_experts_used);
+  if (used > 0) hp.n_experts_used = used;
   hp.n_expert_ff = read.integer("expert_feed_forward_length", 1, kMaxWidth);
   hp.n_shared_ff = read.integer_or("expert_shared_feed_forward_length", 0, 0, kMaxWidth);
   const double scale = read.number_or("expert_weights_scale", 1.0);
@@ -184,7 +188,7 @@ const std::vector<Architecture>& architectures() {
   return all;
 }
 
-Hyperparameters read_hyperparameters(const gguf::Container& file) {
+Hyperparameters read_hyperparameters(const gguf::Container& file, uint32_t experts_used) {
   Hyperparameters hp;
   hp.architecture = &find_architecture(file);
   const Reader read(file, hp.architecture->name);
@@ -217,7 +221,7 @@ Hyperparameters read_hyperparameters(const gguf::Container& file) {
   read_layer_kinds(read, hp);
   read_attention(read, hp);
   if (hp.architecture->experts)
-    read_experts(read, hp);
+    read_experts(read, hp, experts_used);
   else
     hp.n_ff = read.integer("feed_forward_length", 1, kMaxWidth);
   if (hp.architecture->family == Family::kHybrid) read_recurrent(read, hp);

@@ -65,7 +65,8 @@ struct Hyperparameters {
 
 // Reads and checks them. Throws Error(kUnsupported) for an architecture that Sluice does not run (with the list of
 // those it does), Error(kFormat) naming file, key, value and limit when a number is missing, absurd or contradicts
-// another. Keys: GGUF's `<architecture>.*`, facts from the converters of llama.cpp.
-Hyperparameters read_hyperparameters(const gguf::Container& file);
+// another. `experts_used`: use so many experts a token, fewer than the model's own number; 0: as many; Error(kUsage)
+// for more. Keys: GGUF's `<architecture>.*`, facts from the converters of llama.cpp.
+Hyperparameters read_hyperparameters(const gguf::Container& file, uint32_t experts_used = 0);
 
 }  // namespace sluice::model

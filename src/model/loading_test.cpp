@@ -233,11 +233,11 @@ TEST_P(Plan, IsWhatLoadingAllocates) {
   const gguf::Container file = gguf::Container::open(GetParam() + "/model.gguf");
   const Hyperparameters hp = read_hyperparameters(file);
   for (const bool draft_head : {false, true}) {
-    const WeightBytes plan = Weights::plan(file, hp, draft_head);
+    const WeightPlan plan = Weights::plan(file, hp, {.draft_head = draft_head});
     const uint64_t before = allocated_bytes();
-    const Weights weights = Weights::load(file, hp, {.draft_head = draft_head, .progress = {}});
-    EXPECT_EQ(plan.dense + plan.experts, allocated_bytes() - before);
-    EXPECT_EQ(plan.experts > 0, weights.bank != nullptr);
+    const Weights weights = Weights::load(file, hp, {.draft_head = draft_head});
+    EXPECT_EQ(plan.dense + plan.slots.bytes(), allocated_bytes() - before);
+    EXPECT_EQ(plan.slots.n_slots() > 0, weights.bank != nullptr);
   }
   const uint64_t before = allocated_bytes();
   const Workspace workspace(hp, 37, 5);

@@ -6,8 +6,8 @@ namespace sluice::model {
 
 const char* name_of(Part part) {
   constexpr std::array<const char*, kParts> kNames = {
-      "set-up",  "norms",         "attention projections", "attention", "delta projections", "delta net", "router",
-      "experts", "shared expert", "feed-forward",          "head"};
+      "set-up", "norms",   "attention projections", "attention",     "delta projections", "delta net",
+      "router", "experts", "expert reads",          "shared expert", "feed-forward",      "head"};
   return kNames[static_cast<size_t>(part)];
 }
 

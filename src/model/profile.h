@@ -16,11 +16,12 @@ enum class Part {
   kDeltaNet,              // convolution, recurrence, norm and gate
   kRouter,
   kExperts,
+  kExpertReads,  // waiting for experts that are not in memory yet
   kSharedExpert,
   kFeedForward,  // of dense layers
   kHead,         // the last norm and the product with the vocabulary
 };
-constexpr size_t kParts = 11;
+constexpr size_t kParts = 12;
 
 const char* name_of(Part part);
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "experts/pack.h"
 
 namespace sluice::model {
 
@@ -28,11 +29,11 @@ std::vector<uint64_t> trimmed(std::span<const uint64_t> shape) {
 
 }  // namespace
 
-ops::ExpertWeights ExpertView::at(const std::byte* slot, uint32_t expert) const {
+ops::ExpertWeights ExpertView::at(std::span<const std::byte* const> parts, uint32_t expert) const {
   ops::ExpertWeights w{gate, up, down};
-  w.gate.data = slot + gate_offset;
-  w.up.data = slot + up_offset;
-  w.down.data = slot + down_offset;
+  w.gate.data = parts[0];
+  w.up.data = parts[up_part] + up_offset;
+  w.down.data = parts[down_part];
   if (!gate_scale.empty()) w.gate.scale = gate_scale[expert];
   if (!up_scale.empty()) w.up.scale = up_scale[expert];
   if (!down_scale.empty()) w.down.scale = down_scale[expert];
@@ -41,8 +42,12 @@ ops::ExpertWeights ExpertView::at(const std::byte* slot, uint32_t expert) const 
 
 class Loader {
  public:
-  Loader(const gguf::Container& file, const Hyperparameters& hp, bool draft_head)
-      : file_(file), hp_(hp), draft_head_(draft_head), known_(file.tensors().size(), false) {}
+  Loader(const gguf::Container& file, const Hyperparameters& hp, const LoadOptions& options)
+      : file_(file),
+        hp_(hp),
+        draft_head_(options.draft_head),
+        sidecar_(options.sidecar),
+        known_(file.tensors().size(), false) {}
 
   // Describes the whole model into `w`; with `base` null only sizes and shapes come of it.
   void describe(Weights& w, std::byte* base) {
@@ -58,19 +63,19 @@ class Loader {
     check_all_known();
   }
 
-  WeightBytes bytes() const { return {used_, experts::Bank::bytes(sources_)}; }
+  WeightPlan plan(const experts::BankSize& bank_size) const { return {used_, slots(bank_size)}; }
 
   Weights load(const LoadOptions& options) {
     Weights w;
     describe(w, nullptr);
     w.memory_ = Buffer(used_, "dense weights");
     describe(w, w.memory_.data());
-    if (!sources_.empty()) w.bank = std::make_unique<experts::Bank>(std::move(sources_));
+    if (!sources_.empty()) w.bank = std::make_unique<experts::Bank>(sources_, slots(options.bank_size), options.bank);
     if (options.lock) {  // before anything is read: a refusal comes at once
       w.memory_.lock("dense weights");
       if (w.bank) w.bank->lock();
     }
-    read_all(w.bank.get(), options.progress);
+    read_all(w.bank.get(), options);
     return w;
   }
 
@@ -82,22 +87,29 @@ class Loader {
     std::byte* to;
   };
 
-  // Reads what describe() listed, and the experts.
-  void read_all(experts::Bank* bank, const std::function<void(uint64_t, uint64_t)>& progress) {
-    uint64_t total = bank == nullptr ? 0 : bank->source_bytes(), done = 0;
+  experts::SlotPlan slots(const experts::BankSize& size) const {
+    return sources_.empty() ? experts::SlotPlan() : experts::SlotPlan(sources_, size);
+  }
+
+  // Reads what describe() listed, and experts.
+  void read_all(experts::Bank* bank, const LoadOptions& options) {
+    std::vector<experts::Bank::Unit> first;
+    if (bank != nullptr) first = bank->streams() ? options.first : bank->every_unit();
+    uint64_t total = bank == nullptr ? 0 : bank->bytes_of(first), done = 0;
     for (const Read& read : reads_) total += read.tensor->bytes;
     const auto report = [&](uint64_t bytes) {
       done += bytes;
-      if (progress) progress(done, total);
+      if (options.progress) options.progress(done, total);
     };
     std::ranges::sort(reads_, {}, [](const Read& r) { return std::pair(r.tensor->shard, r.tensor->offset); });
     for (const Read& read : reads_) execute(read, report);
-    if (bank != nullptr) bank->fill(report);
+    if (bank != nullptr) bank->fill(std::move(first), report);
   }
 
   // ---- the parts of a model ----
 
   LayerWeights layer(uint32_t i) {
+    layer_ = i;
     prefix_ = "blk." + std::to_string(i) + ".";
     const bool hybrid = hp_.architecture->family == Family::kHybrid;
     LayerWeights w;
@@ -174,16 +186,76 @@ class Loader {
     return w;
   }
 
+  // A stacked tensor of the layer's experts, wherever it is.
+  struct Stack {
+    const quant::Format* format;
+    experts::Part part;
+  };
+
+  Stack stack_of(const std::string& family, uint64_t n_in, uint64_t n_out) {
+    const std::vector<uint64_t> shape{n_in, n_out, hp_.n_experts};
+    const std::string tensor_name = name(family + ".weight");
+    const gguf::TensorInfo* in_file = has(tensor_name) ? &tensor(tensor_name, shape) : nullptr;
+    const experts::SidecarTensor* aside = sidecar_ == nullptr ? nullptr : sidecar_->find(layer_, family);
+    if (aside == nullptr) {
+      if (sidecar_ != nullptr)
+        fail(ErrorKind::kFormat, "{}: has no {} of layer {}; the sidecar is of another model or not whole",
+             sidecar_->path(), family, layer_);
+      if (in_file == nullptr)
+        fail(ErrorKind::kUnsupported,
+             "{}: has no tensor {}; if the experts are kept apart from this file, say where (--moe-sidecar)",
+             file_.path(), tensor_name);
+      const uint64_t bytes = in_file->row_bytes * n_out;
+      return {in_file->format, {file_.shards()[in_file->shard].file.get(), in_file->offset, bytes, bytes}};
+    }
+    if (aside->shape != shape)
+      fail(ErrorKind::kFormat,
+           "{}: {} of layer {} is {}, but the model {} calls for {}; the sidecar is of another model", sidecar_->path(),
+           family, layer_, shape_text(aside->shape), file_.path(), shape_text(shape));
+    if (in_file != nullptr) compare(*in_file, *aside);
+    return {aside->format, {aside->file, aside->offset, aside->bytes, aside->stride}};
+  }
+
+  // Where both have a tensor, they must be of one model. A few bytes of a few experts tell.
+  void compare(const gguf::TensorInfo& in_file, const experts::SidecarTensor& aside) const {
+    constexpr uint64_t kSample = 256, kSamples = 4;
+    bool same = in_file.format == aside.format;
+    for (uint64_t i = 0; same && i < kSamples; ++i) {
+      const uint64_t expert = i * (hp_.n_experts - 1) / (kSamples - 1);
+      const uint64_t n = std::min(kSample, aside.bytes), at = (aside.bytes - n) / 2;
+      std::vector<std::byte> ours(n), theirs(n);
+      file_.read(in_file, expert * aside.bytes + at, ours);
+      aside.file->read_at(aside.offset_of(expert) + at, theirs);
+      same = ours == theirs;
+    }
+    if (!same)
+      fail(ErrorKind::kFormat, "{}: {} of layer {} is not the same as in {}; the sidecar is of another model",
+           sidecar_->path(), aside.family, layer_, file_.path());
+  }
+
+  // Experts that are packed say which router chooses among them. A file without experts has it too.
+  std::span<const uint64_t> checksums_of_layer() const {
+    const experts::LayerSeal* seal = sidecar_ == nullptr ? nullptr : sidecar_->seal(layer_);
+    if (seal == nullptr) return {};
+    if (seal->router != experts::router_mark(file_, layer_))
+      fail(ErrorKind::kFormat,
+           "{}: its experts of layer {} were packed with another router than that of {}; the packed file is of another "
+           "model: pack this one (`sluice pack`)",
+           sidecar_->path(), layer_, file_.path());
+    return seal->checksums;
+  }
+
   ExpertView experts_of_layer() {
     ExpertView view;
-    experts::LayerSource source{hp_.n_experts, {}};
+    std::vector<experts::Part> parts;
     const uint64_t d = hp_.n_embd, ff = hp_.n_expert_ff;
-    const auto stack = [&](const std::string& base, uint64_t n_in, uint64_t n_out) {
-      const gguf::TensorInfo& t = tensor(name(base + ".weight"), {n_in, n_out, hp_.n_experts});
-      source.parts.push_back({file_.shards()[t.shard].file.get(), t.offset, t.row_bytes * n_out});
-      return Matrix{t.format, n_in, n_out, nullptr};
+    const auto stack = [&](const std::string& family, uint64_t n_in, uint64_t n_out) {
+      const Stack found = stack_of(family, n_in, n_out);
+      parts.push_back(found.part);
+      return Matrix{found.format, n_in, n_out, nullptr};
     };
-    const bool fused = has(name("ffn_gate_up_exps.weight"));
+    const bool fused = has(name("ffn_gate_up_exps.weight")) ||
+                       (sidecar_ != nullptr && sidecar_->find(layer_, "ffn_gate_up_exps") != nullptr);
     if (fused) {  // rows: gate, then up
       const Matrix both = stack("ffn_gate_up_exps", d, 2 * ff);
       view.gate = view.up = both;
@@ -193,14 +265,14 @@ class Loader {
     } else {
       view.gate = stack("ffn_gate_exps", d, ff);
       view.up = stack("ffn_up_exps", d, ff);
-      view.up_offset = source.part_offset(1);
+      view.up_part = 1;
       view.gate_scale = expert_scales("ffn_gate_exps");
       view.up_scale = expert_scales("ffn_up_exps");
     }
     view.down = stack("ffn_down_exps", ff, d);
-    view.down_offset = source.part_offset(source.parts.size() - 1);
+    view.down_part = parts.size() - 1;
     view.down_scale = expert_scales("ffn_down_exps");
-    sources_.push_back(std::move(source));
+    sources_.emplace_back(hp_.n_experts, std::move(parts), checksums_of_layer());
     return view;
   }
 
@@ -321,7 +393,9 @@ class Loader {
   const gguf::Container& file_;
   const Hyperparameters& hp_;
   bool draft_head_;
-  std::string prefix_;
+  const experts::Sidecar* sidecar_;
+  uint32_t layer_ = 0;       // that is being described
+  std::string prefix_;       // of its tensors
   std::vector<bool> known_;  // by place in file_.tensors(): asked for by the description
   std::byte* base_ = nullptr;
   uint64_t used_ = 0;
@@ -330,14 +404,14 @@ class Loader {
 };
 
 Weights Weights::load(const gguf::Container& file, const Hyperparameters& hp, const LoadOptions& options) {
-  return Loader(file, hp, options.draft_head).load(options);
+  return Loader(file, hp, options).load(options);
 }
 
-WeightBytes Weights::plan(const gguf::Container& file, const Hyperparameters& hp, bool draft_head) {
-  Loader loader(file, hp, draft_head);
+WeightPlan Weights::plan(const gguf::Container& file, const Hyperparameters& hp, const LoadOptions& options) {
+  Loader loader(file, hp, options);
   Weights sizes;
   loader.describe(sizes, nullptr);
-  return loader.bytes();
+  return loader.plan(options.bank_size);
 }
 
 }  // namespace sluice::model

@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "experts/bank.h"
+#include "experts/sidecar.h"
 #include "gguf/container.h"
 #include "model/hyperparameters.h"
 #include "ops/ops.h"
@@ -45,10 +46,12 @@ struct FeedForwardWeights {
 // Where an expert's matrices lie in a slot, and in which format.
 struct ExpertView {
   Matrix gate, up, down;  // data: null; see at()
-  size_t gate_offset = 0, up_offset = 0, down_offset = 0;
+  // Which part of its LayerSource each is in, and where; only in fused files ups don't begin with their part.
+  size_t up_part = 0, down_part = 0, up_offset = 0;
   std::vector<float> gate_scale, up_scale, down_scale;  // [n_experts], empty without
 
-  ops::ExpertWeights at(const std::byte* slot, uint32_t expert) const;
+  // An expert whose parts lie at these addresses.
+  ops::ExpertWeights at(std::span<const std::byte* const> parts, uint32_t expert) const;
 };
 
 struct ExpertLayerWeights {
@@ -78,21 +81,29 @@ struct LoadOptions {
   bool draft_head = false;  // load the multi-token-prediction block too
   bool lock = false;        // keep the weights in memory, whatever else wants it
   // Called as bytes arrive, with those read so far and those to read in all.
-  std::function<void(uint64_t done, uint64_t total)> progress;
+  std::function<void(uint64_t done, uint64_t total)> progress = {};
+  experts::BankSize bank_size = {};
+  experts::BankOptions bank = {};
+  // Experts to read at once, where not all have a slot.
+  std::vector<experts::Bank::Unit> first = {};
+  uint32_t experts_used = 0;                  // of a token; 0: as the model has it
+  const experts::Sidecar* sidecar = nullptr;  // where the experts are read from, instead of from the file
 };
 
-// Bytes by where they go; what the planner shows and peak memory is held against.
-struct WeightBytes {
-  uint64_t dense = 0, experts = 0;
+// What weights will take; what the planner shows and peak memory is held against.
+struct WeightPlan {
+  uint64_t dense = 0;  // bytes
+  experts::SlotPlan slots;
 };
 
 class Weights {
  public:
-  // Checks every tensor's shape against the hyper-parameters, then reads each byte once to where it is used. Throws
+  // Checks every tensor's shape against the hyper-parameters, then reads each byte once to where it is used; experts
+  // without a slot are read when they are needed, so `file` and the sidecar must outlive the weights. Throws
   // Error(kFormat) naming file, tensor, found and wanted shape; Error(kIo); Error(kLimit) also when locking is refused.
   static Weights load(const gguf::Container& file, const Hyperparameters& hp, const LoadOptions& options = {});
   // What load() would allocate, from the header alone; the same checks.
-  static WeightBytes plan(const gguf::Container& file, const Hyperparameters& hp, bool draft_head = false);
+  static WeightPlan plan(const gguf::Container& file, const Hyperparameters& hp, const LoadOptions& options = {});
 
   Matrix embedding;                  // [n_embd, n_vocab]
   Vector output_norm = nullptr;      // [n_embd]
