@@ -1,10 +1,12 @@
 """What the end-to-end tests share: the program under test and the places of models and reference vectors."""
 
+import json
 import os
 import pathlib
 import subprocess
 
 import pytest
+from streaming import make_synthetic
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MICRO = ROOT / "tests/data/models/qwen35moe-micro/model.gguf"
@@ -36,21 +38,54 @@ def binary() -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
-def sluice(binary):
+def environment(tmp_path_factory) -> dict[str, str]:
+    """The environment of the program: none of its own variables, and a cache folder that no other run has written."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLUICE_", "LLAMA_ARG_"))}
+    return clean | {"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+
+
+@pytest.fixture(scope="session")
+def sluice(binary, environment):
     """Runs the program: sluice("info", path, stdin="...", env={...}) -> CompletedProcess with text output."""
 
     def run(*arguments, stdin="", env=None, timeout=300):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLUICE_", "LLAMA_ARG_"))}
         return subprocess.run(
             [binary, *map(str, arguments)],
             input=stdin,
             capture_output=True,
             text=True,
-            env=clean | (env or {}),
+            env=environment | (env or {}),
             timeout=timeout,
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def start(binary, environment):
+    """Starts the program: start("run", ..., env={...}) -> Popen with unbuffered pipes."""
+
+    def begin(*arguments, env=None, **keywords):
+        return subprocess.Popen(
+            [binary, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,  # so that communicate() still gives what read() left
+            env=environment | (env or {}),
+            **keywords,
+        )
+
+    return begin
+
+
+@pytest.fixture(scope="session")
+def synthetic(tmp_path_factory):
+    """A model of random weights, 300 MB large: 4 layers of 64 experts, of which 8 are used."""
+    path = tmp_path_factory.mktemp("synthetic") / "model.gguf"
+    make_synthetic(path, "--preset", "mini", "--layers", "4")
+    yield path
+    path.unlink()
 
 
 @pytest.fixture(scope="session")
@@ -82,3 +117,21 @@ def smollm2() -> pathlib.Path:
     if not SMOLLM2.exists():
         pytest.skip(f"{SMOLLM2.name} is not here: ./dev setup fetches it")
     return SMOLLM2
+
+
+@pytest.fixture
+def cache(tmp_path) -> dict[str, str]:
+    """An environment with a cache folder of the test's own."""
+    return {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+@pytest.fixture
+def ask_demo(sluice, demo, cache):
+    """Runs the demo model with --json: ask_demo("-p", "hi") -> the object that came out."""
+
+    def run(*arguments, model=demo, env=None):
+        done = sluice("run", "-m", model, "--json", *arguments, env=cache | (env or {}))
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run

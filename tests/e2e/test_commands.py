@@ -371,3 +371,78 @@ def test_a_truncated_model_is_one_line(sluice, tmp_path, cut):
     path.write_bytes(MODEL.read_bytes()[:cut])
     fails(sluice("info", path), 1, "cut.gguf")
     fails(sluice("plan", "-m", path), 1, "cut.gguf")
+
+
+# ---- trace, simulate
+
+
+def traced(sluice, tmp_path, *options):
+    text, out = tmp_path / "text.txt", tmp_path / "out.trace"
+    text.write_text("Hello world, hello again.")
+    done = sluice("trace", "-m", MODEL, "-f", text, "-o", out, *options)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_trace_has_a_line_for_each_token_and_layer(sluice, tmp_path):
+    lines = [json.loads(line) for line in traced(sluice, tmp_path, "-n", "5").read_text().splitlines()]
+    head = lines.pop(0)
+    info = json.loads(sluice("info", MODEL, "--json").stdout)
+    assert (head["n_experts"], head["experts_used"]) == (info["experts"], info["experts_used"])
+    assert len(head["expert_bytes"]) == head["n_layers"]
+    assert [(x["pos"], x["layer"]) for x in lines] == [
+        (pos, layer) for pos in range(head["tokens"]) for layer in range(head["n_layers"])
+    ]
+    for line in lines:
+        assert len(set(line["experts"])) == head["experts_used"]
+        assert all(0 <= expert < head["n_experts"] for expert in line["experts"])
+
+
+def test_trace_does_not_depend_on_batches_and_its_forms_say_the_same(sluice, tmp_path):
+    whole = traced(sluice, tmp_path).read_bytes()
+    assert traced(sluice, tmp_path, "-ub", "3").read_bytes() == whole
+    answers = []
+    for form in ("lines", "binary"):
+        path = traced(sluice, tmp_path, "--form", form)
+        answers.append(sluice("simulate", path, "--slots", "2,3,8", "--json").stdout)
+    assert answers[0] == answers[1]
+
+
+def test_simulate_agrees_with_a_replay_by_hand(sluice, tmp_path):
+    path = traced(sluice, tmp_path)
+    head, *lines = [json.loads(line) for line in path.read_text().splitlines()]
+    slots, bank, hits, uses, read = 3, [], 0, 0, 0
+    for line in lines:
+        units = [(line["layer"], expert) for expert in line["experts"]]
+        missing = [unit for unit in units if unit not in bank]
+        bank = [unit for unit in bank if unit not in units]
+        bank = bank[max(0, len(bank) + len(units) - slots * head["n_layers"]) :] + units
+        hits, uses = hits + len(units) - len(missing), uses + len(units)
+        read += len(missing) * head["expert_bytes"][line["layer"]]
+    answers = json.loads(sluice("simulate", path, "--slots", slots, "--json").stdout)
+    rates = {answer["policy"]: answer["hit_rate"] for answer in answers}
+    assert answers[0] == {"policy": "lru", "slots": slots, "hit_rate": pytest.approx(hits / uses), "bytes": read}
+    assert all(rate <= rates["optimal"] for rate in rates.values())
+
+
+def test_simulate_chooses_policies_slots_and_half(sluice):
+    cycle = DATA / "traces/cycle.trace"
+    out = json.loads(
+        sluice("simulate", cycle, "--slots", "48,96", "--total", "--policy", "lru,optimal", "--half", "second", "--json").stdout
+    )
+    assert [(x["policy"], x["slots"]) for x in out] == [("lru", 48), ("optimal", 48), ("lru", 96), ("optimal", 96)]
+    assert out[0]["hit_rate"] == 0 and out[1]["hit_rate"] > 0.2
+    assert out[0]["bytes"] is None  # the trace does not know them
+    table = sluice("simulate", cycle, "--slots", "16").stdout
+    assert "below bound" in table and "adaptive" in table
+
+
+def test_simulate_refuses_what_makes_no_sense(sluice, tmp_path):
+    cycle = DATA / "traces/cycle.trace"
+    fails(sluice("simulate", cycle, "--slots", "1"), 2, "3 slots", "8 experts")
+    fails(sluice("simulate", cycle, "--slots", "0"), 2, "--slots")
+    fails(sluice("simulate", cycle, "--slots", "16", "--policy", "magic"), 2, "magic", "lru")
+    broken = tmp_path / "broken.trace"
+    broken.write_bytes(cycle.read_bytes()[:-1])
+    fails(sluice("simulate", broken, "--slots", "16"), 1, "broken.trace", "line 2")
+    fails(sluice("trace", "-m", MODEL, "-f", tmp_path / "none", "-o", broken), 1, "none")

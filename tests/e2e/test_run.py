@@ -54,7 +54,7 @@ def test_json_has_the_fields_of_the_contract(ask):
     assert out["cached_tokens"] == 0
     assert out["stop"] == "limit"
     assert out["reasoning"] == ""
-    assert out["experts"]["slots"] == 8
+    assert out["experts"]["slots"] == out["experts"]["experts"] == 4 * 8
 
 
 def test_the_text_comes_from_option_file_standard_input_or_a_pipe(ask, tmp_path):
