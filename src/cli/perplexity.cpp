@@ -147,54 +147,87 @@ nlohmann::ordered_json to_json(const Score& score) {
   return out;
 }
 
+// The text as windows of tokens.
+struct Windows {
+  std::vector<int32_t> tokens;
+  std::optional<int32_t> bos;  // stands in place of each window's first token
+  size_t length, first;        // of a window; its tokens are scored from `first` on
+
+  size_t count() const { return tokens.size() / length; }
+  uint64_t positions() const { return count() * (length - first); }
+  std::vector<int32_t> window(size_t w) const {
+    std::vector<int32_t> piece(tokens.begin() + static_cast<ptrdiff_t>(w * length),
+                               tokens.begin() + static_cast<ptrdiff_t>((w + 1) * length));
+    if (bos) piece[0] = *bos;
+    return piece;
+  }
+};
+
+Windows cut_text(const PerplexityOptions& options, const ModelFile& file) {
+  const chat::Tokenizer tokenizer(chat::read_vocabulary(file.container.metadata()));
+  Windows windows;
+  windows.tokens = tokenizer.encode(prompt_text("", options.file), false);
+  if (options.window != 0 && tokenizer.add_bos()) windows.bos = tokenizer.bos();
+  if (windows.bos) windows.tokens.insert(windows.tokens.begin(), *windows.bos);
+  windows.length = options.window == 0 ? windows.tokens.size() : options.window;
+  windows.first = options.window == 0 ? 1 : windows.length / 2 + 1;
+  if (windows.first >= windows.length)
+    fail(ErrorKind::kUsage, "a window of {} tokens has none to score; it takes at least {} (-c 0: all of the text)",
+         windows.length, options.window == 0 ? 2 : 3);
+  if (windows.tokens.size() < windows.length)
+    fail(ErrorKind::kUsage, "the text has {} tokens, less than one window of {}; choose a smaller -c",
+         windows.tokens.size(), windows.length);
+  return windows;
+}
+
+// Scores all windows with an engine of these options.
+void score_text(const EngineOptions& wanted, const Windows& windows, bool show, Scorer& scorer) {
+  const auto engine = load_engine(wanted);
+  {
+    Progress progress("scoring", windows.count() * (windows.length - 1), ProgressUnit::kTokens);
+    uint64_t done = 0;
+    for (size_t w = 0; w < windows.count(); ++w) {
+      score_window(*engine, windows.window(w), windows.first, scorer, [&](size_t n) { progress.update(done += n); });
+      if (show)
+        fmt::print(stderr, "\rwindow {} of {}: perplexity {:.4f}   ", w + 1, windows.count(),
+                   scorer.score().perplexity());
+    }
+  }
+  if (show) fmt::print(stderr, "\n");
+}
+
 int print_perplexity(const PerplexityOptions& options) {
-  const std::string text = prompt_text("", options.file);
   EngineOptions wanted = engine_options(options.model, options.compute);
   // Logits of every row are wanted: fewer rows at a time keep them small, and change no bit.
   wanted.micro_batch = wanted.micro_batch > 0 ? std::min<uint32_t>(wanted.micro_batch, 64) : 64;
   wanted.max_logits = wanted.micro_batch;
-  ModelFile file = ModelFile::open(wanted);
-  const chat::Tokenizer tokenizer(chat::read_vocabulary(file.container.metadata()));
-  std::vector<int32_t> tokens = tokenizer.encode(text, false);
-  const bool begin_with_bos = options.window != 0 && tokenizer.add_bos() && tokenizer.bos();
-  if (begin_with_bos) tokens.insert(tokens.begin(), *tokenizer.bos());
-  const size_t window = options.window == 0 ? tokens.size() : options.window;
-  const size_t first = options.window == 0 ? 1 : window / 2 + 1;
-  if (first >= window)
-    fail(ErrorKind::kUsage, "a window of {} tokens has none to score; it takes at least {} (-c 0: all of the text)",
-         window, options.window == 0 ? 2 : 3);
-  if (tokens.size() < window)
-    fail(ErrorKind::kUsage, "the text has {} tokens, less than one window of {}; choose a smaller -c", tokens.size(),
-         window);
-  wanted.context = static_cast<uint32_t>(window);
+  const ModelFile file = ModelFile::open(wanted);
+  const Windows windows = cut_text(options, file);
+  wanted.context = static_cast<uint32_t>(windows.length);
   wanted.beyond_training = true;
-  const auto engine = load_engine(wanted);
-
-  const size_t windows = tokens.size() / window;
-  Scorer scorer(options, windows * (window - first), engine->model().hp.n_vocab);
-  {
-    Progress progress("scoring", windows * (window - 1), ProgressUnit::kTokens);
-    uint64_t done = 0;
-    for (size_t w = 0; w < windows; ++w) {
-      std::vector<int32_t> piece(tokens.begin() + static_cast<ptrdiff_t>(w * window),
-                                 tokens.begin() + static_cast<ptrdiff_t>((w + 1) * window));
-      if (begin_with_bos) piece[0] = *tokenizer.bos();
-      score_window(*engine, piece, first, scorer, [&](size_t n) { progress.update(done += n); });
-      if (!options.json && is_terminal(stderr))
-        fmt::print(stderr, "\rwindow {} of {}: perplexity {:.4f}   ", w + 1, windows, scorer.score().perplexity());
-    }
+  const bool show = !options.json && is_terminal(stderr);
+  Scorer scorer(options, windows.positions(), file.hp.n_vocab);
+  score_text(wanted, windows, show, scorer);
+  nlohmann::ordered_json out = to_json(scorer.finish());
+  if (wanted.experts.used > 0 && file.hp.n_experts > 0) {  // and with as many experts a token as the model has it
+    wanted.experts.used = 0;
+    Scorer own({}, windows.positions(), file.hp.n_vocab);
+    score_text(wanted, windows, show, own);
+    out["own_perplexity"] = own.finish().perplexity();
   }
-  if (!options.json && is_terminal(stderr)) fmt::print(stderr, "\n");
-  const nlohmann::ordered_json out = to_json(scorer.finish());
   if (options.json) {
     fmt::print("{}\n", out.dump());
     return 0;
   }
-  fmt::print("perplexity {:.4f} +/- {:.4f} over {} tokens\n", out["perplexity"].get<double>(),
-             out["stderr"].get<double>(), out["tokens"].get<uint64_t>());
+  const auto value = [&](const char* key) { return out[key].get<double>(); };
+  fmt::print("perplexity {:.4f} +/- {:.4f} over {} tokens\n", value("perplexity"), value("stderr"),
+             out["tokens"].get<uint64_t>());
+  if (out.contains("own_perplexity"))
+    fmt::print("with the model's own number of experts a token: {:.4f}; fewer cost {:+.2f} %\n",
+               value("own_perplexity"), 100 * (value("perplexity") / value("own_perplexity") - 1));
   if (out.contains("kl_mean"))
-    fmt::print("KL divergence {:.6f} mean, {:.6f} 99th percentile; same top token {:.2f} %\n",
-               out["kl_mean"].get<double>(), out["kl_p99"].get<double>(), 100 * out["top1"].get<double>());
+    fmt::print("KL divergence {:.6f} mean, {:.6f} 99th percentile; same top token {:.2f} %\n", value("kl_mean"),
+               value("kl_p99"), 100 * value("top1"));
   return 0;
 }
 

@@ -330,10 +330,15 @@ def test_fewer_experts_a_token_are_announced_and_cost_quality(sluice, demo, tmp_
     def perplexity(*options):
         done = sluice("perplexity", "-m", demo, "-f", text, "-c", "64", "--json", *options)
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)["perplexity"], done.stderr
+        out = json.loads(done.stdout)
+        assert ("own_perplexity" in out) == ("--moe-topk" in options)
+        assert out.get("own_perplexity", own) == own
+        return out["perplexity"], done.stderr
 
+    own = None
     whole, said = perplexity()
     assert said == ""
+    own = whole
     fewer, said = perplexity("--moe-topk", 1)
     assert "--moe-topk" in said and "answers are not its own" in said
     assert fewer > whole
