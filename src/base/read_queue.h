@@ -33,7 +33,7 @@ struct ReadJob {
   uint64_t tag;  // comes back with Done; means something to the caller only
 };
 
-// Jobs in flight. Belongs to one thread: all calls come from the one that first submits. Files and windows must outlive
+// Jobs in flight. One thread uses it at a time. Files and windows must outlive
 // the queue or be out of it: a window is the queue's from submit() until its Done is collected.
 class ReadQueue {
  public:

@@ -63,8 +63,9 @@ Room control_group_room() {
           (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory") + (path == "/" ? "" : path) + "/";
       const std::string stat = group + "memory.stat";
       if (unified)
-        take_limit(room, read_number(group + "memory.max"), read_number(group + "memory.current"),
-                   read_field(stat, "inactive_file") + read_field(stat, "active_file"));
+        for (const char* limit : {"memory.max", "memory.high"})
+          take_limit(room, read_number(group + limit), read_number(group + "memory.current"),
+                     read_field(stat, "inactive_file") + read_field(stat, "active_file"));
       else
         take_limit(room, read_number(group + "memory.limit_in_bytes"), read_number(group + "memory.usage_in_bytes"),
                    read_field(stat, "total_inactive_file") + read_field(stat, "total_active_file"));
@@ -90,7 +91,7 @@ uint64_t available_memory() {
   const uint64_t system = 1024 * read_field("/proc/meminfo", "MemAvailable:");
   const uint64_t groups = control_group_room().left;
   if (groups == UINT64_MAX) return system;
-  return system == 0 ? groups : std::min(system, groups);
+  return std::max<uint64_t>(1, system == 0 ? groups : std::min(system, groups));  // 0 would mean: not known
 }
 
 uint64_t memory_shortage() {

@@ -109,6 +109,13 @@ std::unique_ptr<Engine> load_engine(EngineOptions options) {
     if (!progress) progress = std::make_unique<Progress>("loading", total, ProgressUnit::kBytes);
     progress->update(done);
   };
+  options.planned = [](const MemoryPlan& plan) {
+    if (!plan.streams()) return;
+    std::string line = "memory: ";
+    for (const MemoryPlan::Category& category : plan.categories)
+      line += fmt::format("{} {}, ", category.name, human_bytes(category.bytes));
+    fmt::print(stderr, "{}{} in all\n", line, human_bytes(plan.total()));
+  };
   auto engine = std::make_unique<Engine>(options);
   progress.reset();
   describe_experts(*engine, options);

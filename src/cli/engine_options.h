@@ -13,7 +13,8 @@ namespace sluice::cli {
 // Throws Error(kUnsupported) when keys and values are asked to be cached in different types.
 EngineOptions engine_options(const ModelOptions& model, const ComputeOptions& compute);
 
-// Loads the model with a line of progress on the terminal. `max_logits` rows of a batch may want logits.
+// Loads the model with a line of progress on the terminal, and says what is in force where not all experts fit into
+// memory.
 std::unique_ptr<Engine> load_engine(EngineOptions options);
 
 // What went through the experts' memory while this object lived.

@@ -30,6 +30,9 @@ void print_memory(const MemoryNeed& need) {
   if (need.available)
     fmt::print(" of {} available{}", human_bytes(*need.available), *need.fits() ? "" : ": does not fit");
   fmt::print("\n");
+  if (need.plan.experts > 0)
+    fmt::print("{} of {} experts have a slot; prompts are computed {} tokens at a time\n", need.plan.slots,
+               need.plan.experts, need.plan.micro_batch);
 }
 
 }  // namespace sluice::cli

@@ -31,6 +31,9 @@ int print_plan(const PlanOptions& options) {
   Json out;
   out["categories"] = Json::object();
   for (const MemoryPlan::Category& category : need.plan.categories) out["categories"][category.name] = category.bytes;
+  out["expert_slots"] = need.plan.slots;
+  out["experts"] = need.plan.experts;
+  out["micro_batch"] = need.plan.micro_batch;
   out["total_bytes"] = need.plan.total();
   // Null where the system does not say what is available.
   out["available_bytes"] = need.available ? Json(*need.available) : nullptr;

@@ -81,7 +81,11 @@ ModelFile ModelFile::open(const EngineOptions& options) {
   gguf::Container container = gguf::Container::open(options.path, how);
   refuse_unknown_layout(container);
   model::Hyperparameters hp = model::read_hyperparameters(container, options.experts.used);
-  return {std::move(container), std::move(hp), open_sidecar(options)};
+  auto sidecar = open_sidecar(options);
+  if (sidecar && sidecar->architecture() && *sidecar->architecture() != hp.architecture->name)
+    fail(ErrorKind::kFormat, "{}: holds the experts of a model of architecture {}, but {} is of {}", sidecar->path(),
+         *sidecar->architecture(), options.path, hp.architecture->name);
+  return {std::move(container), std::move(hp), std::move(sidecar)};
 }
 
 namespace {
@@ -112,20 +116,23 @@ MemoryPlan ModelFile::plan(const EngineOptions& options, uint64_t available, uin
     plan.experts = static_cast<uint32_t>(weights.slots.class_of_layer().size()) * hp.n_experts;
     return plan;
   };
+  // No batch has more rows than the context, and rows that want logits must fit into one.
+  const uint32_t most = std::max(std::min(options.most_micro_batch, context_of(options, hp)), options.max_logits);
+  const uint32_t large = options.micro_batch > 0 ? options.micro_batch : most;
   const uint32_t small =
-      options.micro_batch > 0 ? options.micro_batch : std::min(kMicroBatch, options.most_micro_batch);
-  const uint32_t large = options.micro_batch > 0 ? options.micro_batch : options.most_micro_batch;
-  const MemoryPlan all = with(small, options.experts.size.value_or(experts::BankSize::all()));
-  if (options.experts.size) return all.streams() ? with(large, *options.experts.size) : all;
+      options.micro_batch > 0 ? options.micro_batch : std::clamp(kMicroBatch, options.max_logits, most);
+  const std::optional<experts::BankSize>& size = options.experts.size;
   const uint64_t usable = available - std::min(available, reserve_of(available));
-  if (hp.n_experts == 0 || available == 0 || all.total() <= usable) return all;
-  // Large batches are worth their scratch as long as it is a small part of the memory for experts.
+  const MemoryPlan all = with(small, size.value_or(experts::BankSize::all()));
+  if (size ? !all.streams() : all.experts == 0 || available == 0 || all.total() <= usable) return all;
+  // Large batches are worth their scratch as long as it is a small part of the memory for experts, and fits.
   for (uint32_t micro_batch = large;; micro_batch = std::max(small, micro_batch / 2)) {
-    const MemoryPlan one = with(micro_batch, experts::BankSize::per_layer(1));
-    const uint64_t slots = one.of(MemoryPlan::kExpertSlots), others = one.total() - slots;
-    const uint64_t left = usable - std::min(usable, others);
-    if (micro_batch > small && one.of(MemoryPlan::kScratch) > left / 8) continue;
-    return left <= slots ? one : with(micro_batch, experts::BankSize::bytes(left));
+    const MemoryPlan plan = with(micro_batch, size.value_or(experts::BankSize::per_layer(1)));
+    const uint64_t slots = plan.of(MemoryPlan::kExpertSlots), others = plan.total() - slots;
+    const uint64_t for_slots = size ? slots : usable - std::min(usable, others);
+    const bool fits = !size || available == 0 || plan.total() <= available;
+    if (micro_batch > small && (!fits || plan.of(MemoryPlan::kScratch) > for_slots / 8)) continue;
+    return size || for_slots <= slots ? plan : with(micro_batch, experts::BankSize::bytes(for_slots));
   }
 }
 
@@ -135,14 +142,14 @@ MemoryPlan ModelFile::plan_that_fits(const EngineOptions& options, uint64_t avai
   if (available == 0 || chosen.total() <= available) return chosen;
   const uint64_t excess = chosen.total() - available;
   const uint64_t slots = chosen.of(MemoryPlan::kExpertSlots), cache = chosen.of(MemoryPlan::kCache);
+  const uint64_t page = model::StateLayout(hp, options.cache_type).page_bytes();
   EngineOptions fewest = options;
   fewest.experts.size = experts::BankSize::per_layer(1);
   std::string remedy = fmt::format("free {} MiB", (excess >> 20) + 1);
   if (slots > excess && slots - excess >= plan(fewest, available).of(MemoryPlan::kExpertSlots))
     remedy = fmt::format("give --expert-memory {}KiB or less, or auto", (slots - excess) >> 10);
-  else if (cache > excess)
-    remedy = fmt::format("give --ctx-size {} or less",
-                         static_cast<uint64_t>(context_of(options, hp)) * (cache - excess) / cache);
+  else if (cache > excess && (cache - excess) / page >= 2)  // a page more than the context's, see pages_for()
+    remedy = fmt::format("give --ctx-size {} or less", ((cache - excess) / page - 1) * kTile);
   fail(ErrorKind::kLimit,
        "{}: {} MiB of memory are needed, and {} MiB are available; {} (`sluice plan` lists what for)", options.path,
        chosen.total() >> 20, available >> 20, remedy);
@@ -203,7 +210,9 @@ Engine::Engine(const EngineOptions& options)
       context_size_(context_of(options, file_.hp)),
       tokenizer_(chat::read_vocabulary(file_.container.metadata())),
       model_([&] {
+        if (options.planned) options.planned(plan_);
         const double start = now_seconds();
+        const uint32_t n_layers = options.draft_head ? file_.hp.n_blocks() : file_.hp.n_layers;
         model::LoadOptions load{.draft_head = options.draft_head,
                                 .lock = options.lock_memory,
                                 .progress =
@@ -217,9 +226,9 @@ Engine::Engine(const EngineOptions& options)
                                 .sidecar = file_.sidecar.get()};
         if (!options.experts.warm_start.empty() && plan_.streams()) {
           warm_start_ = warm_start_file(options.experts.warm_start, file_.container);
-          load.first = read_warm_start(warm_start_, file_.hp.n_layers, file_.hp.n_experts);
+          load.first = read_warm_start(warm_start_, n_layers, file_.hp.n_experts);
         }
-        if (options.experts.read_at_start) append_others(load.first, file_.hp.n_layers, file_.hp.n_experts);
+        if (options.experts.read_at_start) append_others(load.first, n_layers, file_.hp.n_experts);
         model::Model loaded = model::Model::load(file_.container, options.cache_type, load);
         load_seconds_ = now_seconds() - start;
         return loaded;
@@ -242,12 +251,13 @@ Engine::~Engine() {
 
 // When others need the memory, a smaller bank is better than a machine that swaps or a process that is killed.
 void Engine::give_back_memory() {
-  constexpr double kSecondsBetween = 0.5;
+  constexpr double kSecondsBetween = 0.5, kSecondsToHelp = 10;  // the system's figures are of the last ten seconds
   const double now = now_seconds();
-  if (!model_.weights.bank || now - memory_checked_ < kSecondsBetween) return;
-  memory_checked_ = now;
+  if (!model_.weights.bank || now < next_memory_check_) return;
+  next_memory_check_ = now + kSecondsBetween;
   const uint64_t shortage = memory_shortage();
   if (shortage == 0) return;
+  next_memory_check_ = now + kSecondsToHelp;
   const uint64_t given = model_.weights.bank->shrink(shortage);
   if (given > 0 && notice_)
     notice_(fmt::format("memory is running out: {} MB of expert slots were given back", given / 1000000));

@@ -29,6 +29,25 @@ struct ExpertOptions {
   std::string warm_start;      // a folder where the choice of experts in memory is kept between runs; empty: nowhere
 };
 
+// What a model will need, by category, known before anything is allocated.
+struct MemoryPlan {
+  struct Category {
+    std::string name;
+    uint64_t bytes;
+  };
+  static constexpr const char *kDenseWeights = "dense weights", *kExpertSlots = "expert slots", *kCache = "KV cache",
+                              *kRecurrentState = "recurrent state", *kScratch = "scratch";
+  std::vector<Category> categories;  // of these names, in this order
+  uint64_t of(std::string_view name) const;
+  uint64_t total() const;
+
+  // What was chosen to get there.
+  uint32_t micro_batch = 0;
+  experts::BankSize bank_size;
+  uint32_t slots = 0, experts = 0;  // experts that have a slot, and all, over all layers
+  bool streams() const { return slots < experts; }
+};
+
 struct EngineOptions {
   std::string path;                    // a GGUF file, or the first of a split one
   std::vector<std::string> overrides;  // "KEY=TYPE:VALUE"
@@ -47,27 +66,9 @@ struct EngineOptions {
   bool draft_head = false;   // load the multi-token-prediction block
   bool lock_memory = false;  // keep the weights in memory, whatever else wants it
   ExpertOptions experts;
+  std::function<void(const MemoryPlan&)> planned;  // told what will be taken, before it is
   std::function<void(const std::string&)> notice;  // gets what a user should know of a running engine, a line each
   std::function<void(uint64_t done, uint64_t total)> progress;  // bytes read while loading
-};
-
-// What a model will need, by category, known before anything is allocated.
-struct MemoryPlan {
-  struct Category {
-    std::string name;
-    uint64_t bytes;
-  };
-  static constexpr const char *kDenseWeights = "dense weights", *kExpertSlots = "expert slots", *kCache = "KV cache",
-                              *kRecurrentState = "recurrent state", *kScratch = "scratch";
-  std::vector<Category> categories;  // of these names, in this order
-  uint64_t of(std::string_view name) const;
-  uint64_t total() const;
-
-  // What was chosen to get there.
-  uint32_t micro_batch = 0;
-  experts::BankSize bank_size;
-  uint32_t slots = 0, experts = 0;  // experts that have a slot, and all, over all layers
-  bool streams() const { return slots < experts; }
 };
 
 // A model file that has been opened and checked, but not loaded.
@@ -140,7 +141,7 @@ class Engine {
   std::string warm_start_;  // file; empty: none
   model::Model model_;
   std::function<void(const std::string&)> notice_;
-  double memory_checked_ = 0;
+  double next_memory_check_ = 0;
   std::unique_ptr<model::Workspace> workspace_;
   std::unique_ptr<state::PagePool> pages_;
   std::vector<int32_t> never_;  // tokens that are never sampled

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "base/error.h"
 #include "engine/session.h"
@@ -44,43 +45,78 @@ TEST(ExpertMemory, LessRoomMeansFewerSlotsAndThePlanStaysWithinIt) {
   EXPECT_LT(last, 6u);
 }
 
-TEST(ExpertMemory, StreamedModelsTakeLargeBatchesWhereScratchIsSmallAgainstIt) {
+TEST(ExpertMemory, BatchesAreLargeOnlyWhereTheirScratchIsSmallAgainstTheExperts) {
   EngineOptions options = test::micro_options();
   options.micro_batch = 0;
+  options.context = 4096;
+  options.beyond_training = true;
   const ModelFile file = ModelFile::open(options);
   EXPECT_EQ(file.plan(options, kPlenty).micro_batch, 512u);
-  options.experts.size = BankSize::per_layer(4);
-  EXPECT_EQ(file.plan(options, kPlenty).micro_batch, 2048u);
+  for (const std::optional<BankSize> size : {std::optional<BankSize>(), std::optional(BankSize::per_layer(4))}) {
+    options.experts.size = size;
+    const uint64_t room = file.plan(options, 0).total() + (uint64_t{200} << 20) - 1000000;
+    const MemoryPlan plan = file.plan(options, size ? kPlenty : room);
+    EXPECT_TRUE(plan.micro_batch == 512 || plan.of(MemoryPlan::kScratch) <= plan.of(MemoryPlan::kExpertSlots) / 8)
+        << plan.micro_batch;
+  }
   options.most_micro_batch = 100;
   EXPECT_EQ(file.plan(options, kPlenty).micro_batch, 100u);
+  options.max_logits = 120;
+  EXPECT_EQ(file.plan(options, kPlenty).micro_batch, 120u) << "rows that want logits fit into a batch";
+  options.max_logits = 1;
+  options.context = 64;
+  EXPECT_EQ(file.plan(options, kPlenty).micro_batch, 64u) << "as many as the context has";
 }
 
-TEST(ExpertMemory, WhatDoesNotFitIsRefusedWithTheChangeThatWould) {
-  EngineOptions options = test::micro_options();
-  options.experts.size = BankSize::all();
-  const ModelFile file = ModelFile::open(options);
-  const MemoryPlan plan = file.plan(options, 0);
-  const auto refusal = [&](uint64_t available) -> std::string {
+// What a refusal says, and that taking its advice helps.
+class Refusal : public ::testing::TestWithParam<uint32_t> {
+ protected:
+  Refusal() { options.micro_batch = GetParam(), options.experts.size = BankSize::all(); }
+  std::string refusal(uint64_t available) const {
     try {
-      file.plan_that_fits(options, available);
+      ModelFile::open(options).plan_that_fits(options, available);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kLimit);
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(options.path));
       return error.what();
     }
     return "";
-  };
-  EXPECT_EQ(refusal(plan.total()), "");
+  }
+  static uint64_t number_after(const std::string& text, const std::string& option) {
+    const size_t at = text.find(option + " ");
+    return at == std::string::npos ? 0 : std::stoull(text.substr(at + option.size() + 1));
+  }
+
+  EngineOptions options = test::micro_options();
+};
+
+TEST_P(Refusal, AdvisesLessMemoryForExpertsThatFits) {
+  const uint64_t whole = ModelFile::open(options).plan(options, 0).total(), available = whole - 300000;
+  EXPECT_EQ(refusal(whole), "");
   EXPECT_EQ(refusal(0), "") << "not known";
-  const std::string advice = refusal(plan.total() - 300000);
-  EXPECT_THAT(advice, ::testing::HasSubstr(options.path));
-  // Taking the advice helps.
-  const size_t at = advice.find("--expert-memory ");
-  ASSERT_NE(at, std::string::npos) << advice;
-  options.experts.size = BankSize::bytes(std::stoull(advice.substr(at + 16)) << 10);
-  EXPECT_EQ(refusal(plan.total() - 300000), "");
-  options.context = 4096;
-  EXPECT_THAT(refusal(plan.total()), ::testing::HasSubstr("--ctx-size"));
+  const uint64_t kib = number_after(refusal(available), "--expert-memory");
+  ASSERT_GT(kib, 0u) << refusal(available);
+  options.experts.size = BankSize::bytes(kib << 10);
+  EXPECT_EQ(refusal(available), "");
 }
+
+TEST_P(Refusal, AdvisesAShorterContextThatFits) {
+  options.beyond_training = true;
+  options.context = 8192;
+  options.experts.size = BankSize::per_layer(1);
+  const uint64_t whole = ModelFile::open(options).plan(options, 0).total();
+  for (uint64_t less = 1; less < whole; less += whole / 7) {
+    EngineOptions shorter = options;
+    const uint64_t context = number_after(refusal(whole - less), "--ctx-size");
+    if (context == 0) continue;  // no context is short enough
+    shorter.context = static_cast<uint32_t>(context);
+    EXPECT_LE(ModelFile::open(shorter).plan(shorter, whole - less).total(), whole - less) << context;
+    EXPECT_LT(context, 8192u);
+  }
+  EXPECT_GT(number_after(refusal(whole - 1), "--ctx-size"), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(MicroBatch, Refusal, ::testing::Values(0, 64));
 
 TEST(ExpertMemory, EnginesOfAnySizeSayTheSame) {
   EngineOptions options = test::micro_options();
@@ -127,6 +163,20 @@ TEST_F(WarmStart, TheNextEngineBeginsWithTheExpertsOfTheLast) {
   EXPECT_EQ(read_warm_start(file, 4, 8).size(), 12u);
   options.experts.warm_start.clear();
   EXPECT_EQ(hits(), cold);
+}
+
+TEST_F(WarmStart, FewerSlotsThanNotedAreSharedByAllLayers) {
+  options.experts.size = BankSize::per_layer(6);
+  hits();
+  options.experts.size = BankSize::per_layer(2);
+  for (const bool read_all : {false, true}) {
+    options.experts.read_at_start = read_all;
+    if (read_all) options.experts.warm_start.clear();
+    const Engine engine(options);
+    std::vector<uint32_t> of_layer(4);
+    for (const auto& unit : engine.bank()->resident()) ++of_layer[unit.layer];
+    EXPECT_EQ(of_layer, std::vector<uint32_t>(4, 2));
+  }
 }
 
 TEST_F(WarmStart, AFileThatIsNoneDoesNoHarm) {

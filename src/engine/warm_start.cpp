@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 
 namespace sluice {
 
@@ -15,25 +16,13 @@ namespace {
 
 constexpr const char* kTitle = "sluice experts in memory, version 1";
 
-// FNV-1a, 64 bits (Fowler, Noll and Vo).
-class Hash {
- public:
-  void add(std::string_view bytes) {
-    for (const char c : bytes) value_ = (value_ ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  }
-  uint64_t value() const { return value_; }
-
- private:
-  uint64_t value_ = 0xcbf29ce484222325;
-};
-
 }  // namespace
 
 std::string warm_start_file(const std::string& folder, const gguf::Container& model) {
-  Hash hash;
-  for (const gguf::TensorInfo& t : model.tensors()) hash.add(fmt::format("{} {} {};", t.name, t.offset, t.bytes));
-  for (const auto& shard : model.shards()) hash.add(fmt::format("{};", shard.file->size()));
-  return fmt::format("{}/{:016x}.experts", folder, hash.value());
+  std::string identity;
+  for (const gguf::TensorInfo& t : model.tensors()) identity += fmt::format("{} {} {};", t.name, t.offset, t.bytes);
+  for (const auto& shard : model.shards()) identity += fmt::format("{};", shard.file->size());
+  return fmt::format("{}/{:016x}.experts", folder, xxh64(std::as_bytes(std::span(identity))));
 }
 
 std::vector<experts::Bank::Unit> read_warm_start(const std::string& path, uint32_t n_layers, uint32_t n_experts) {
@@ -66,8 +55,8 @@ void write_warm_start(const std::string& path, std::span<const experts::Bank::Un
 
 void append_others(std::vector<experts::Bank::Unit>& list, uint32_t n_layers, uint32_t n_experts) {
   const std::set<experts::Bank::Unit> there(list.begin(), list.end());
-  for (uint32_t layer = 0; layer < n_layers; ++layer)
-    for (uint32_t expert = 0; expert < n_experts; ++expert)
+  for (uint32_t expert = 0; expert < n_experts; ++expert)  // as many of each layer, if not all will have a slot
+    for (uint32_t layer = 0; layer < n_layers; ++layer)
       if (!there.contains({layer, expert})) list.push_back({layer, expert});
 }
 

@@ -14,8 +14,8 @@ namespace sluice {
 // The file for a model in `folder`; its name is a hash of the model's tensors and size.
 std::string warm_start_file(const std::string& folder, const gguf::Container& model);
 
-// The experts that it names, all of layers below `n_layers` and experts below `n_experts`; none if there is no such
-// file, or if it is not one.
+// The experts that it names, the most worthy first, all of layers below `n_layers` and experts below `n_experts`; none
+// if there is no such file, or if it is not one.
 std::vector<experts::Bank::Unit> read_warm_start(const std::string& path, uint32_t n_layers, uint32_t n_experts);
 
 // Creates the folder too. Throws Error(kIo).

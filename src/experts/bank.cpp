@@ -93,7 +93,7 @@ std::vector<ReadJob> Bank::sample_reads(Buffer& memory, uint32_t seed) {
   }
 }
 
-// Both engines read the same experts in turn, twice; the faster one stays.
+// Both engines read in turn, twice; the faster one stays.
 void Bank::choose_engine(ReadEngine wanted) {
   constexpr uint64_t kSample = uint64_t{32} << 20, kLeastWorthIt = uint64_t{256} << 20;
   queue_ = make_read_queue(wanted, kQueueDepth);
@@ -103,9 +103,9 @@ void Bank::choose_engine(ReadEngine wanted) {
   Buffer memory(kSample, "sample of reads");
   double ring_rate = 0, thread_rate = 0;
   for (uint32_t round = 0; round < 2; ++round) {
-    const std::vector<ReadJob> jobs = sample_reads(memory, round);
-    ring_rate = std::max(ring_rate, measure_read_gbps(*queue_, jobs));
-    thread_rate = std::max(thread_rate, measure_read_gbps(*threads, jobs));
+    // Other experts for each: what was read before, the disk may have kept.
+    ring_rate = std::max(ring_rate, measure_read_gbps(*queue_, sample_reads(memory, 2 * round)));
+    thread_rate = std::max(thread_rate, measure_read_gbps(*threads, sample_reads(memory, 2 * round + 1)));
   }
   if (thread_rate > 1.1 * ring_rate) queue_ = std::move(threads);
 }
@@ -133,7 +133,10 @@ std::vector<Bank::Unit> Bank::resident() const {
   std::vector<Unit> units;
   for (uint32_t s = 0; s < map_.n_slots(); ++s)
     if (const auto unit = map_.resident(s)) units.push_back({layer_of(*unit), expert_of(*unit)});
-  std::ranges::sort(units);
+  const auto worth = [&](const Unit& unit) { return map_.worth(map_.unit(unit.layer, unit.expert)); };
+  std::ranges::sort(units, [&](const Unit& a, const Unit& b) {
+    return worth(a) != worth(b) ? worth(a) > worth(b) : std::pair(a.expert, a.layer) < std::pair(b.expert, b.layer);
+  });
   return units;
 }
 
@@ -143,28 +146,38 @@ uint64_t Bank::bytes_of(std::span<const Unit> units) const {
   return total;
 }
 
-void Bank::fill(std::vector<Unit> units, const Progress& progress) {
-  std::ranges::sort(units);
-  for (size_t i = 0; i < units.size();) {
-    const Unit first = units[i];
-    std::vector<uint32_t> slots;  // of a run of neighbours
-    for (; i < units.size() && slots.size() < kRunLength; ++i) {
-      if (units[i] != Unit{first.layer, first.expert + static_cast<uint32_t>(slots.size())}) break;
-      const auto slot = map_.place(units[i].layer, units[i].expert);
-      if (!slot) break;
-      slots.push_back(*slot);
-    }
-    if (slots.empty()) {
-      ++i;  // it has a slot, or there is none for it
-      continue;
-    }
-    try {
+uint64_t Bank::reserve(std::span<const Unit> units) {
+  uint64_t bytes = 0;
+  for (const Unit& unit : units) {
+    const auto slot = map_.place(unit.layer, unit.expert);
+    if (!slot) continue;  // it has a slot, or there is none for it
+    loads_[*slot] = {};
+    reserved_.push_back({unit, *slot});
+    bytes += layers_[unit.layer].expert_bytes();
+  }
+  std::ranges::sort(reserved_);
+  return bytes;
+}
+
+void Bank::fill(const Progress& progress) {
+  const std::vector<Reserved> all = std::exchange(reserved_, {});
+  size_t begin = 0;
+  try {
+    while (begin < all.size()) {
+      const Unit first = all[begin].unit;
+      std::vector<uint32_t> slots;  // of a run of neighbours
+      while (begin + slots.size() < all.size() && slots.size() < kRunLength) {
+        const auto n = static_cast<uint32_t>(slots.size());
+        if (all[begin + n].unit != Unit{first.layer, first.expert + n}) break;
+        slots.push_back(all[begin + n].slot);
+      }
       fill_run(first.layer, first.expert, static_cast<uint32_t>(slots.size()), slots, progress);
-    } catch (...) {
-      for (const uint32_t slot : slots) map_.failed(slot);
-      throw;
+      for (const uint32_t slot : slots) map_.loaded(slot);
+      begin += slots.size();
     }
-    for (const uint32_t slot : slots) map_.loaded(slot);
+  } catch (...) {
+    for (; begin < all.size(); ++begin) map_.failed(all[begin].slot);
+    throw;
   }
 }
 
@@ -204,7 +217,7 @@ void Bank::check_files() const {
 
 void Bank::begin_load(uint32_t layer, uint32_t expert, uint32_t slot, std::deque<Waiting>& backlog) {
   const auto extents = static_cast<uint32_t>(layers_[layer].extents().size());
-  loads_[slot] = {map_.unit(layer, expert), extents, 0, 0, nullptr};
+  loads_[slot] = {map_.unit(layer, expert), extents, 0, 0, &backlog == &ahead_, nullptr};
   for (uint32_t i = 0; i < extents; ++i) backlog.push_back({slot, i});
 }
 
@@ -218,6 +231,7 @@ void Bank::pump() {
       const LayerSource::Extent& extent = layers_[layer_of(load.unit)].extents()[i];
       jobs.push_back({extent.file, extent.offset_of(expert_of(load.unit)), extent.bytes, slot(s) + extent.slot_offset,
                       uint64_t{s} << 8 | i});
+      foresight_.read += load.guessed && load.submitted == 0;
       ++load.submitted;
       in_flight_ += extent.bytes;
     }
@@ -292,7 +306,6 @@ void Bank::expect(uint32_t layer, std::span<const uint32_t> experts, bool surely
     expected_.held.push_back(place->slot);
     if (place->outcome != SlotMap::Outcome::kLoad) continue;
     expected_.loaded.push_back(expert);
-    ++foresight_.read;
     begin_load(layer, expert, place->slot, ahead_);
   }
   pump();
@@ -321,7 +334,8 @@ uint64_t Bank::shrink(uint64_t bytes) {
     for (uint32_t c = 0; c < slot_bytes_.size() && given < bytes; ++c) {
       const auto retired = map_.retire(c);
       if (!retired) continue;
-      ::madvise(slot(*retired), slot_bytes_[c], MADV_DONTNEED);
+      ::munlock(slot(*retired), slot_bytes_[c]);  // locked pages are not given back
+      if (::madvise(slot(*retired), slot_bytes_[c], MADV_DONTNEED) != 0) continue;
       given += slot_bytes_[c];
       any = true;
     }
@@ -338,18 +352,22 @@ Traffic Bank::traffic() const {
 
 // ---- requests ------------------------------------------------------------------------------------------------------
 
-Bank::Request::Request(Bank& bank, uint32_t layer, std::span<const uint32_t> experts, std::span<const uint32_t> uses)
-    : bank_(bank), layer_(layer) {
+Bank::Request::Request(Bank& bank, uint32_t layer, std::span<const uint32_t> experts) : bank_(bank), layer_(layer) {
   items_.reserve(experts.size());
   for (const uint32_t expert : experts) items_.push_back({expert});
+}
+
+// Built upon a whole object, so that what fails from here on is released.
+Bank::Request::Request(Bank& bank, uint32_t layer, std::span<const uint32_t> experts, std::span<const uint32_t> uses)
+    : Request(bank, layer, experts) {
   acquire_waiting(uses);
   Traffic& traffic = bank_.traffic_[layer_];
+  const std::vector<uint32_t>& early = bank_.expected_.loaded;
   for (const Item& item : items_) {
-    const auto& early = bank_.expected_.loaded;
-    const bool read_early = bank_.expected_.layer == layer_ && std::ranges::find(early, item.expert) != early.end();
-    const bool missed = item.stage == Stage::kWaiting || bank_.loads_[item.slot].left > 0 || read_early;
+    const bool foreseen = bank_.expected_.layer == layer_ && std::ranges::find(early, item.expert) != early.end();
+    const bool missed = item.stage == Stage::kWaiting || bank_.loads_[item.slot].left > 0 || foreseen;
     ++(missed ? traffic.misses : traffic.hits);
-    bank_.foresight_.used += read_early;
+    bank_.foresight_.used += foreseen && bank_.loads_[item.slot].submitted > 0;
   }
   if (bank_.expected_.layer == layer_) bank_.forget_expected();
   bank_.pump();

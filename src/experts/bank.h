@@ -77,12 +77,15 @@ class Bank {
     uint32_t layer, expert;
     auto operator<=>(const Unit&) const = default;
   };
-  // Reads experts before they are asked for, in large sequential reads, in the order of the files, as long as there are
-  // empty slots. Throws Error(kIo), and Error(kFormat) for a wrong checksum; those read until then are resident.
-  void fill(std::vector<Unit> units, const Progress& progress);
+  // Gives empty slots to experts, in the order of the list as long as there are any, and returns the bytes that fill()
+  // will read for them.
+  uint64_t reserve(std::span<const Unit> units);
+  // Reads them before anything is asked for, in large sequential reads, in the order of the files. Throws Error(kIo);
+  // those read until then are resident.
+  void fill(const Progress& progress);
   uint64_t bytes_of(std::span<const Unit> units) const;
   std::vector<Unit> every_unit() const;
-  // Those whose bytes are in slots now.
+  // Those whose bytes are in slots now, the most worthy first.
   std::vector<Unit> resident() const;
 
   // A step of so many rows begins.
@@ -114,6 +117,7 @@ class Bank {
 
    private:
     friend class Bank;
+    Request(Bank& bank, uint32_t layer, std::span<const uint32_t> experts);
     Request(Bank& bank, uint32_t layer, std::span<const uint32_t> experts, std::span<const uint32_t> uses);
     enum class Stage : uint8_t { kWaiting, kHeld, kGiven, kDone };
     struct Item {
@@ -170,6 +174,7 @@ class Bank {
     uint32_t left = 0;       // extents that are not read yet
     uint32_t submitted = 0;  // extents handed to the queue
     uint32_t waiters = 0;    // requests that wait for it
+    bool guessed = false;    // it began because it was expected
     std::exception_ptr error;
   };
   struct Waiting {
@@ -208,6 +213,12 @@ class Bank {
   std::vector<Buffer> memory_;      // by class
   std::vector<const File*> files_;  // distinct
   std::unique_ptr<ReadQueue> queue_;
+  struct Reserved {
+    Unit unit;
+    uint32_t slot;
+    auto operator<=>(const Reserved&) const = default;
+  };
+  std::vector<Reserved> reserved_;
   std::vector<Load> loads_;  // by slot
   std::deque<Waiting> demand_, ahead_;
   uint64_t in_flight_ = 0;  // bytes

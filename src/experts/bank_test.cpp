@@ -1,5 +1,6 @@
 #include "experts/bank.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -84,6 +85,11 @@ struct Model {
   }
 };
 
+void fill_all(Bank& bank, const Bank::Progress& progress) {
+  bank.reserve(bank.every_unit());
+  bank.fill(progress);
+}
+
 BankOptions with(ReadEngine engine) { return {.policy = kDefaultPolicy, .engine = engine, .look_ahead = {}}; }
 
 std::vector<uint32_t> some_experts(std::mt19937& random, size_t n) {
@@ -128,7 +134,7 @@ TEST_P(BankReads, AFullBankHoldsEveryExpert) {
   const Model model;
   Bank bank(model.sources(), SlotPlan(model.sources(), BankSize::all()), with(GetParam()));
   uint64_t read = 0;
-  bank.fill(bank.every_unit(), [&](uint64_t bytes) { read += bytes; });
+  fill_all(bank, [&](uint64_t bytes) { read += bytes; });
   EXPECT_EQ(read, bank.bytes_of(bank.every_unit())) << "every byte once";
   EXPECT_FALSE(bank.streams());
   std::vector<uint32_t> all(Model::kExperts);
@@ -145,7 +151,7 @@ TEST_P(BankReads, EveryExpertGivenIsTheOneAskedForAtEverySize) {
   for (const uint32_t slots : {1u, 2u, 3u, 4u, 5u, 12u, 23u, 24u}) {
     Bank bank(model.sources(), SlotPlan(model.sources(), BankSize::per_layer(slots)), with(GetParam()));
     std::mt19937 random(slots);
-    if (slots % 2 == 0) bank.fill(bank.every_unit(), [](uint64_t) {});
+    if (slots % 2 == 0) fill_all(bank, [](uint64_t) {});
     for (int step = 0; step < 150; ++step) {
       bank.begin_step(1 + random() % 3);
       const uint32_t layer = random() % Model::kLayers;
@@ -225,8 +231,23 @@ TEST(Bank, AFailedReadAtStartIsAnError) {
       return index == broken ? int64_t{-EIO} : static_cast<int64_t>(length);
     });
     Bank bank(model.sources(), SlotPlan(model.sources(), BankSize::all()), {});
-    EXPECT_THROW(bank.fill(bank.every_unit(), [](uint64_t) {}), Error) << broken;
+    EXPECT_THROW(fill_all(bank, [](uint64_t) {}), Error) << broken;
   }
+}
+
+TEST(Bank, SlotsGoToTheFirstOfTheListWhateverTheirPlaceInTheFile) {
+  const Model model;
+  Bank bank(model.sources(), SlotPlan(model.sources(), BankSize::per_layer(2)), {});
+  const std::vector<Bank::Unit> wanted{{3, 20}, {1, 4}, {0, 9}, {2, 1}, {1, 3}, {2, 0}, {3, 7}, {0, 2}, {0, 3}, {1, 0}};
+  const std::vector<Bank::Unit> fit(wanted.begin(), wanted.begin() + 8);
+  EXPECT_EQ(bank.reserve(wanted), bank.bytes_of(fit)) << "two each of layers 1 and 3, four of layers 0 and 2";
+  bank.fill([](uint64_t) {});
+  std::vector<Bank::Unit> resident = bank.resident();
+  EXPECT_THAT(resident, ::testing::UnorderedElementsAreArray(fit));
+  for (const Bank::Unit& unit : fit) model.ask(bank, unit.layer, {unit.expert});
+  EXPECT_EQ(bank.traffic().misses, 0u);
+  model.ask(bank, 2, {1});
+  EXPECT_EQ(bank.resident()[0], (Bank::Unit{2, 1})) << "what was used last is worth most";
 }
 
 TEST(Bank, SaysWhenAFileWasChanged) {
@@ -241,7 +262,7 @@ TEST(Bank, SaysWhenAFileWasChanged) {
 TEST(Bank, GivesMemoryBackAndGoesOn) {
   const Model model;
   Bank bank(model.sources(), SlotPlan(model.sources(), BankSize::all()), {});
-  bank.fill(bank.every_unit(), [](uint64_t) {});
+  fill_all(bank, [](uint64_t) {});
   EXPECT_GE(bank.shrink(600000), 600000u);
   EXPECT_TRUE(bank.streams());
   EXPECT_LT(bank.resident().size(), Model::kLayers * Model::kExperts);

@@ -27,6 +27,11 @@ using Bytes = std::vector<std::byte>;
 
 constexpr uint32_t kExperts = 6;
 
+void fill_all(Bank& bank, const Bank::Progress& progress) {
+  bank.reserve(bank.every_unit());
+  bank.fill(progress);
+}
+
 // A folder that goes away with its files.
 struct Folder {
   std::filesystem::path path;
@@ -446,7 +451,7 @@ TEST_F(DamagedPack, AFlippedBitIsFoundWithVerifyAndOnlyWithIt) {
       Bank some(sources, SlotPlan(sources, BankSize::per_layer(4)), options);
       Bank full(sources, SlotPlan(sources, BankSize::all()), options);
       EXPECT_EQ(some.verifies(), verify);
-      const auto fill = [&] { full.fill(full.every_unit(), [](uint64_t) {}); };
+      const auto fill = [&] { fill_all(full, [](uint64_t) {}); };
       if (verify) {
         expect_error([&] { ask(some, all); }, ErrorKind::kFormat, words);
         expect_error([&] { ask(some, {3}); }, ErrorKind::kFormat, words);
@@ -472,7 +477,7 @@ TEST(Pack, ABankOfAPackedFileHoldsWhatTheModelHolds) {
   for (const uint32_t slots : {1u, 2u, kExperts}) {
     Bank bank(sources, SlotPlan(sources, BankSize::per_layer(slots)), options);
     uint64_t read = 0;
-    bank.fill(bank.every_unit(), [&](uint64_t bytes) { read += bytes; });
+    fill_all(bank, [&](uint64_t bytes) { read += bytes; });
     EXPECT_EQ(read, bank.bytes_of(bank.resident()));
     for (uint32_t layer = 0; layer < 3; ++layer) {
       const std::vector<uint32_t> experts = {5, 0, 3}, uses(3, 1);
@@ -505,7 +510,7 @@ TEST(Pack, RecordsMayEndWithTheFile) {
   const auto file = memory_file("P", bytes);
   const std::vector<LayerSource> sources = {LayerSource(3, {{file.get(), 0, kBytes, kStride}})};
   Bank bank(sources, SlotPlan(sources, BankSize::all()), {});
-  bank.fill(bank.every_unit(), [](uint64_t) {});
+  fill_all(bank, [](uint64_t) {});
   Bank::Request request = bank.request(0, std::array<uint32_t, 3>{0, 1, 2}, std::array<uint32_t, 3>{1, 1, 1});
   for (const Bank::Ready& r : request.next())
     EXPECT_EQ(std::memcmp(r.parts[0], &bytes[r.index * kStride], kBytes), 0) << r.index;

@@ -208,12 +208,14 @@ std::optional<Layout> named_layout(const Object& object, const char* field) {
 // the others are then held.
 Layout find_layout(const Object& manifest, const std::optional<Object>& model, const Object& first) {
   const auto top = named_layout(manifest, "layout");
-  const auto inner = model ? named_layout(*model, "sidecar_layout") : std::nullopt;
-  if (top && inner && *top != *inner)
-    manifest.refuse(ErrorKind::kFormat, "layout is {}, but model.sidecar_layout is {}; {}",
-                    shown(manifest.get("layout")), shown(model->get("sidecar_layout")), kRemedy);
+  if (model) {
+    const auto inner = named_layout(*model, "sidecar_layout");
+    if (top && inner && *top != *inner)
+      manifest.refuse(ErrorKind::kFormat, "layout is {}, but model.sidecar_layout is {}; {}",
+                      shown(manifest.get("layout")), shown(model->get("sidecar_layout")), kRemedy);
+    if (inner) return *inner;
+  }
   if (top) return *top;
-  if (inner) return *inner;
   const bool by_expert = first.find("expert_stride") != nullptr || first.find_flag("expert_major").value_or(false);
   return by_expert ? Layout::kExperts : Layout::kWholeTensors;
 }

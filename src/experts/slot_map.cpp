@@ -92,7 +92,9 @@ void SlotMap::play(Contestant& contestant, uint32_t layer, std::span<const uint3
 }
 
 void SlotMap::follow(const Contestant& contestant) {
-  worth_ = contestant.map->worth_;
+  // Of those that it has not seen used yet, the map itself may know more.
+  for (size_t u = 0; u < worth_.size(); ++u)
+    if (const double worth = contestant.map->worth_[u]; std::isfinite(worth)) worth_[u] = worth;
   for (Obtainable& obtainable : obtainable_)
     for (size_t at = obtainable.heap.size(); at-- > 0;) sift_down(obtainable, at);
 }

@@ -63,6 +63,8 @@ class SlotMap {
   // one is left. What lay there is resident no more.
   std::optional<uint32_t> retire(uint32_t slot_class);
 
+  // Who is worth least goes first; only the order counts.
+  double worth(uint32_t unit) const { return worth_[unit]; }
   // Somebody waits for the slot or computes with it.
   bool held(uint32_t slot) const { return slots_[slot].holders > 0; }
   // The slot that holds an expert, or into which it is being read.

@@ -63,7 +63,7 @@ Widths widths_of(const Hyperparameters& hp) {
           .second = std::max({k, channels, ff}),
           .third = std::max(v, values),
           .fourth = std::max(heads_out, values),
-          .inner = std::max({heads_out, values, ff})};
+          .inner = std::max({heads_out, values, ff, size_t{hp.n_embd}})};
 }
 
 }  // namespace

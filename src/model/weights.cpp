@@ -93,9 +93,8 @@ class Loader {
 
   // Reads what describe() listed, and experts.
   void read_all(experts::Bank* bank, const LoadOptions& options) {
-    std::vector<experts::Bank::Unit> first;
-    if (bank != nullptr) first = bank->streams() ? options.first : bank->every_unit();
-    uint64_t total = bank == nullptr ? 0 : bank->bytes_of(first), done = 0;
+    uint64_t total = 0, done = 0;
+    if (bank != nullptr) total = bank->reserve(bank->streams() ? options.first : bank->every_unit());
     for (const Read& read : reads_) total += read.tensor->bytes;
     const auto report = [&](uint64_t bytes) {
       done += bytes;
@@ -103,7 +102,7 @@ class Loader {
     };
     std::ranges::sort(reads_, {}, [](const Read& r) { return std::pair(r.tensor->shard, r.tensor->offset); });
     for (const Read& read : reads_) execute(read, report);
-    if (bank != nullptr) bank->fill(std::move(first), report);
+    if (bank != nullptr) bank->fill(report);
   }
 
   // ---- the parts of a model ----

@@ -9,7 +9,7 @@ import pytest
 from pairwise import pairwise
 from streaming import ENDLESS, GREEDY, LONG, SUM, Shape, fails, make_sidecar, make_split
 
-POLICIES = ("lru", "frequency", "guarded")
+POLICIES = ("lru", "frequency", "guarded", "adaptive")
 MOE_MODELS = ("qwen35moe-tiny", "qwen35moe-tiny-hk4", "qwen35moe-tiny-q8_0", "qwen35moe-tiny-q4_0",
               "qwen35moe-tiny-q4_k_m", "qwen35moe-tiny-ud-q4_k_xl", "qwen35moe-tiny-iq", "qwen35moe-tiny-mxfp4",
               "qwen35moe-tiny-mtp", "qwen3moe-tiny", "qwen35moe-micro-fused")  # fmt: skip
