@@ -84,11 +84,11 @@ ModelBench::Speed ModelBench::speed(uint32_t prompt, uint32_t generated) {
     before = traffic();
     answer_tps.push_back(generated / read(sequence, after_depth.first(generated), 1));
     speed.answer_experts += traffic() - before;
-    if (bank != nullptr && bank->streams()) speed.disk_gbps = std::max(speed.disk_gbps, best_disk_gbps(*bank));
     if (!probe) {
       peak = peak_resident_bytes();
       probe.emplace(pool, probe_bytes());
     }
+    if (bank != nullptr && bank->streams()) speed.disk_gbps = std::max(speed.disk_gbps, best_disk_gbps(*bank));
     // These take milliseconds, so that a single one says less than a run of the model.
     constexpr int kLooks = 5;
     pool.set_active(engine_.threads());
