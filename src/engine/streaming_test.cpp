@@ -139,6 +139,30 @@ TEST(ExpertMemory, EnginesOfAnySizeSayTheSame) {
   }
 }
 
+// Two conversations a token at a time, each evicting what the other needs, on several threads.
+TEST(ExpertMemory, SessionsThatTakeTurnsKeepTheirAnswers) {
+  EngineOptions options = test::micro_options();
+  options.threads = 3;
+  options.context = 512;
+  Engine whole(options);
+  options.experts.size = BankSize::per_layer(1);
+  for (const ReadEngine io : {ReadEngine::kAuto, ReadEngine::kThreads}) {
+    options.experts.bank.engine = io;
+    Engine engine(options);
+    Session a(engine), b(engine);
+    const std::vector<int32_t> first = some_tokens(40), second = some_tokens(40, 1);
+    for (size_t n = 1; n <= 40; ++n) {
+      a.synchronize(test::first(first, n));
+      b.synchronize(test::first(second, n));
+    }
+    for (const auto& [session, tokens] : {std::pair(&a, &first), std::pair(&b, &second)}) {
+      Session expected(whole);
+      expected.synchronize(*tokens);
+      EXPECT_TRUE(test::same_bits(session->logits(), expected.logits()));
+    }
+  }
+}
+
 class WarmStart : public ::testing::Test {
  protected:
   WarmStart() { options.experts.warm_start = folder, options.experts.size = BankSize::per_layer(3); }
