@@ -81,7 +81,7 @@ ModelFile ModelFile::open(const EngineOptions& options) {
   gguf::Container container = gguf::Container::open(options.path, how);
   refuse_unknown_layout(container);
   model::Hyperparameters hp = model::read_hyperparameters(container, options.experts.used);
-  auto sidecar = open_sidecar(options);
+  auto sidecar = hp.n_experts > 0 ? open_sidecar(options) : nullptr;
   if (sidecar && sidecar->architecture() && *sidecar->architecture() != hp.architecture->name)
     fail(ErrorKind::kFormat, "{}: holds the experts of a model of architecture {}, but {} is of {}", sidecar->path(),
          *sidecar->architecture(), options.path, hp.architecture->name);
