@@ -192,7 +192,7 @@ void Pass::foresee(uint32_t i, size_t n_distinct) {
     likely.insert(likely.end(), ids.begin() + static_cast<ptrdiff_t>(r * k),
                   ids.begin() + static_cast<ptrdiff_t>(r * k + guesses));
   std::ranges::sort(likely);
-  likely.erase(std::ranges::unique(likely).begin(), likely.end());
+  likely.erase(std::unique(likely.begin(), likely.end()), likely.end());
   bank.expect(next, likely, /*surely=*/false);
   part_done(Part::kRouter, {&w.experts->router}, rows);
 }
