@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
@@ -15,9 +14,8 @@ namespace {
 using testing::HasSubstr;
 
 std::unique_ptr<File> file_of(std::string_view text) {
-  std::vector<std::byte> bytes(text.size());
-  std::memcpy(bytes.data(), text.data(), text.size());
-  return memory_file("some.trace", std::move(bytes));
+  const auto bytes = std::as_bytes(std::span(text));
+  return memory_file("some.trace", {bytes.begin(), bytes.end()});
 }
 
 Trace example(uint32_t n_experts) {
