@@ -23,9 +23,8 @@ namespace {
 
 constexpr size_t kMaxPieces = 1024;  // IOV_MAX of Linux and macOS
 constexpr uint64_t kPiece =
-    uint64_t{2} << 20;             // disks give their full rate from 64 KiB on; this stays in a core's caches
-constexpr uint64_t kBlock = 4096;  // direct reads begin, end and lie at multiples of this
-constexpr size_t kReaders = 4;     // two would do for a disk; copying out of the page cache takes more
+    uint64_t{2} << 20;          // disks give their full rate from 64 KiB on; this stays in a core's caches
+constexpr size_t kReaders = 4;  // two would do for a disk; copying out of the page cache takes more
 
 // A range of a file on its way into memory.
 class RangeRead {
@@ -66,7 +65,7 @@ class RangeRead {
   // Asks which pages of the range are in the page cache. The mapping is never touched.
   void find_cached() {
     if (file_.direct_fd < 0) return;
-    const uint64_t from = begin_ / kBlock * kBlock;
+    const uint64_t from = begin_ / kDirectBlock * kDirectBlock;
     const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     const uint64_t aligned = from / page * page, length = end_ - aligned;
     void* const mapped = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, file_.fd, static_cast<off_t>(aligned));
@@ -91,7 +90,7 @@ class RangeRead {
       for (uint64_t i = next_++; i < count_ && !failed_; i = next_++) {
         const uint64_t begin = std::max(begin_, (first_ + i) * kPiece), end = std::min(end_, (first_ + i + 1) * kPiece);
         const bool direct = direct_works_ && !cached_.empty() && !cached_[i];
-        if (direct && staging.size() == 0) staging = Buffer(kPiece + kBlock, "staging of direct reads");
+        if (direct && staging.size() == 0) staging = Buffer(kPiece + kDirectBlock, "staging of direct reads");
         if (!direct || !read_direct(begin, end, staging)) read_small(file_, begin, part(begin, end));
       }
     } catch (...) {
@@ -103,7 +102,8 @@ class RangeRead {
 
   // Returns false where the file system refuses after all.
   bool read_direct(uint64_t begin, uint64_t end, Buffer& staging) {
-    const uint64_t from = begin / kBlock * kBlock, to = (end + kBlock - 1) / kBlock * kBlock;
+    const uint64_t from = begin / kDirectBlock * kDirectBlock,
+                   to = (end + kDirectBlock - 1) / kDirectBlock * kDirectBlock;
     uint64_t at = from;
     while (at < end) {
       const ssize_t n = ::pread(file_.direct_fd, staging.data() + (at - from), to - at, static_cast<off_t>(at));
@@ -116,7 +116,7 @@ class RangeRead {
       if (n == 0) fail_short(file_.path, at, end - at);
       at += static_cast<uint64_t>(n);
       // What a file's end cuts short is not at a block's border; nothing follows it.
-      if (at < end && at % kBlock != 0) fail_short(file_.path, at, end - at);
+      if (at < end && at % kDirectBlock != 0) fail_short(file_.path, at, end - at);
     }
     const std::byte* out = staging.data() + (begin - from);
     for (const iovec& piece : part(begin, end)) {

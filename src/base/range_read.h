@@ -18,6 +18,9 @@ struct ReadableFile {
   int direct_fd;  // -1: can't be read directly
 };
 
+// Direct reads begin, end and lie at multiples of this (open(2), O_DIRECT; 512 would do for most disks, 4096 for all).
+constexpr size_t kDirectBlock = 4096;
+
 // Ranges from here on are worth pieces and threads.
 constexpr uint64_t kLargeRead = uint64_t{2} << 20;
 

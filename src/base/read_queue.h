@@ -12,11 +12,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/range_read.h"
 
 namespace sluice {
-
-// Direct reads begin, end and lie at multiples of this (open(2), O_DIRECT; 512 would do for most disks, 4096 for all).
-constexpr size_t kDirectBlock = 4096;
 
 // Bytes of memory that a job of `length` bytes needs wherever it begins: the blocks that it can touch.
 constexpr size_t window_bytes(uint64_t length) {

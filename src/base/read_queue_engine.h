@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 
 #include "base/read_queue.h"
@@ -46,6 +47,17 @@ class JobRead {
 // Ends a job that needs no system read: of no bytes, of a file without descriptors (which is copied now), or with a
 // window that can't be used (Error(kInternal)). Null: the job is to be driven.
 std::optional<ReadQueue::Done> end_at_once(const ReadJob& job);
+
+// Parts jobs into those that end at once and those that wait to be driven.
+inline void part_jobs(std::span<const ReadJob> jobs, std::vector<ReadQueue::Done>& ended,
+                      std::deque<ReadJob>& waiting) {
+  for (const ReadJob& job : jobs) {
+    if (const auto done = end_at_once(job))
+      ended.push_back(*done);
+    else
+      waiting.push_back(job);
+  }
+}
 
 std::unique_ptr<ReadQueue> make_threads_queue(unsigned depth);
 #ifdef SLUICE_IO_URING

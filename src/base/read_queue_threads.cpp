@@ -57,12 +57,7 @@ class ThreadsQueue final : public ReadQueue {
   void submit(std::span<const ReadJob> jobs) override {
     {
       const std::lock_guard lock(mutex_);
-      for (const ReadJob& job : jobs) {
-        if (const auto done = end_at_once(job))
-          done_.push_back(*done);
-        else
-          waiting_.push_back(job);
-      }
+      part_jobs(jobs, done_, waiting_);
     }
     pending_ += jobs.size();
     submitted_.notify_all();

@@ -70,12 +70,7 @@ class UringQueue final : public ReadQueue {
   size_t pending() const override { return pending_; }
 
   void submit(std::span<const ReadJob> jobs) override {
-    for (const ReadJob& job : jobs) {
-      if (const auto done = end_at_once(job))
-        done_.push_back(*done);
-      else
-        waiting_.push_back(job);
-    }
+    part_jobs(jobs, done_, waiting_);
     pending_ += jobs.size();
     begin_waiting();
   }

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -80,26 +80,30 @@ double memory_pressure() {
   std::ifstream file("/proc/pressure/memory");
   for (std::string line; std::getline(file, line);) {
     constexpr std::string_view kBefore = "full avg10=";
-    if (line.starts_with(kBefore)) return std::atof(line.c_str() + kBefore.size());
+    double percent = 0;
+    if (!line.starts_with(kBefore)) continue;
+    std::from_chars(line.data() + kBefore.size(), line.data() + line.size(), percent);
+    return percent;
   }
   return 0;
 }
 
+uint64_t left_of(const Room& groups) {
+  const uint64_t system = 1024 * read_field("/proc/meminfo", "MemAvailable:");
+  if (groups.left == UINT64_MAX) return system;
+  return std::max<uint64_t>(1, system == 0 ? groups.left : std::min(system, groups.left));  // 0 would mean: not known
+}
+
 }  // namespace
 
-uint64_t available_memory() {
-  const uint64_t system = 1024 * read_field("/proc/meminfo", "MemAvailable:");
-  const uint64_t groups = control_group_room().left;
-  if (groups == UINT64_MAX) return system;
-  return std::max<uint64_t>(1, system == 0 ? groups : std::min(system, groups));  // 0 would mean: not known
-}
+uint64_t available_memory() { return left_of(control_group_room()); }
 
 uint64_t memory_shortage() {
   constexpr uint64_t kMostReserve = uint64_t{256} << 20;
   constexpr double kPressed = 10;  // percent: programs crawl
   const Room groups = control_group_room();
   const uint64_t total = std::min(1024 * read_field("/proc/meminfo", "MemTotal:"), groups.limit);
-  const uint64_t reserve = std::min(total / 100, kMostReserve), left = available_memory();
+  const uint64_t reserve = std::min(total / 100, kMostReserve), left = left_of(groups);
   if (total == 0 || left == 0) return 0;
   if (left < reserve) return reserve - left;
   return memory_pressure() > kPressed ? reserve : 0;

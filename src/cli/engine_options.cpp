@@ -123,51 +123,72 @@ std::unique_ptr<Engine> load_engine(EngineOptions options) {
 }
 
 ExpertReport::ExpertReport(const Engine& engine) : engine_(engine) {
-  if (engine.bank() != nullptr) before_ = engine.bank()->traffic(), read_seconds_ = engine.bank()->read_seconds();
+  if (engine.bank() != nullptr) before_ = counts();
 }
+
+ExpertReport::Counts ExpertReport::counts() const {
+  const experts::Bank& bank = *engine_.bank();
+  Counts now{bank.traffic_by_layer(), bank.foresight(), bank.read_seconds(), bank.verified()};
+  for (size_t l = 0; l < before_.layers.size(); ++l) now.layers[l] = now.layers[l] - before_.layers[l];
+  now.foresight.read -= before_.foresight.read;
+  now.foresight.used -= before_.foresight.used;
+  now.read_seconds -= before_.read_seconds;
+  now.verified.bytes -= before_.verified.bytes;
+  now.verified.seconds -= before_.verified.seconds;
+  return now;
+}
+
+namespace {
+
+double gbps(uint64_t bytes, double seconds) { return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0.0; }
+
+experts::Traffic sum_of(const std::vector<experts::Traffic>& layers) {
+  experts::Traffic sum;
+  for (const experts::Traffic& layer : layers) sum += layer;
+  return sum;
+}
+
+}  // namespace
 
 Json ExpertReport::json() const {
   const experts::Bank& bank = *engine_.bank();
-  const experts::Traffic traffic = bank.traffic() - before_;
-  const double seconds = bank.read_seconds() - read_seconds_;
-  const MemoryPlan& plan = engine_.plan();
-  Json layers = Json::array();
-  for (const experts::Traffic& layer : bank.traffic_by_layer())
-    layers.push_back({{"hits", layer.hits},
-                      {"misses", layer.misses},
-                      {"bytes_read", layer.bytes_read},
-                      {"stall_s", layer.stall_seconds}});
-  Json out = {{"slots", plan.slots},
-              {"experts", plan.experts},
-              {"hits", traffic.hits},
-              {"misses", traffic.misses},
-              {"hit_rate", traffic.hit_rate()},
-              {"bytes_read", traffic.bytes_read},
-              {"stall_s", traffic.stall_seconds},
-              {"read_s", seconds},
-              {"read_gbps", seconds > 0 ? static_cast<double>(traffic.bytes_read) / seconds / 1e9 : 0.0},
+  const Counts now = counts();
+  const experts::Traffic all = sum_of(now.layers);
+  Json out = {{"slots", engine_.plan().slots},
+              {"experts", engine_.plan().experts},
+              {"hits", all.hits},
+              {"misses", all.misses},
+              {"hit_rate", all.hit_rate()},
+              {"bytes_read", all.bytes_read},
+              {"stall_s", all.stall_seconds},
+              {"read_s", now.read_seconds},
+              {"read_gbps", gbps(all.bytes_read, now.read_seconds)},
               {"io", bank.engine()},
-              {"read_ahead", bank.foresight().read},
-              {"read_ahead_used", bank.foresight().used}};
-  if (const auto& [bytes, taken] = bank.verified(); bank.verifies())  // since the start
-    out["verify"] = {
-        {"bytes", bytes}, {"s", taken}, {"gbps", taken > 0 ? static_cast<double>(bytes) / taken / 1e9 : 0.0}};
+              {"read_ahead", now.foresight.read},
+              {"read_ahead_used", now.foresight.used}};
+  if (bank.verifies())
+    out["verify"] = {{"bytes", now.verified.bytes},
+                     {"s", now.verified.seconds},
+                     {"gbps", gbps(now.verified.bytes, now.verified.seconds)}};
   if (const auto& verdict = bank.look_ahead().verdict())
     out["look_ahead"] = {{"best", verdict->best()}, {"step_s", verdict->seconds}};  // no guesses, half, all
-  out["layers"] = std::move(layers);                                                // since the start
+  out["layers"] = Json::array();
+  for (const experts::Traffic& layer : now.layers)
+    out["layers"].push_back({{"hits", layer.hits},
+                             {"misses", layer.misses},
+                             {"bytes_read", layer.bytes_read},
+                             {"stall_s", layer.stall_seconds}});
   return out;
 }
 
 std::string ExpertReport::text() const {
-  const experts::Bank& bank = *engine_.bank();
-  const experts::Traffic traffic = bank.traffic() - before_;
-  const double seconds = bank.read_seconds() - read_seconds_;
+  const Counts now = counts();
+  const experts::Traffic all = sum_of(now.layers);
   std::string line =
-      fmt::format("experts  {:.1f} % in memory, {} read", 100 * traffic.hit_rate(), human_bytes(traffic.bytes_read));
-  if (seconds > 0)
-    line += fmt::format(" at {:.2f} GB/s, waited {:.1f} s", static_cast<double>(traffic.bytes_read) / seconds / 1e9,
-                        traffic.stall_seconds);
-  if (const auto& verdict = bank.look_ahead().verdict()) {
+      fmt::format("experts  {:.1f} % in memory, {} read", 100 * all.hit_rate(), human_bytes(all.bytes_read));
+  if (now.read_seconds > 0)
+    line += fmt::format(" at {:.2f} GB/s, waited {:.1f} s", gbps(all.bytes_read, now.read_seconds), all.stall_seconds);
+  if (const auto& verdict = engine_.bank()->look_ahead().verdict()) {
     constexpr const char* kWays[] = {"is off", "is of half a token's experts", "is of all a token's experts"};
     line += fmt::format("; guessing ahead {}: a step took {:.0f} ms without, {:.0f} with half, {:.0f} with all",
                         kWays[verdict->best()], 1000 * verdict->seconds[0], 1000 * verdict->seconds[1],

@@ -25,9 +25,17 @@ class ExpertReport {
   std::string text() const;
 
  private:
+  // What the bank had counted when this object was made.
+  struct Counts {
+    std::vector<experts::Traffic> layers;
+    experts::Bank::Foresight foresight;
+    double read_seconds = 0;
+    experts::Bank::Verified verified;
+  };
+  Counts counts() const;  // since then
+
   const Engine& engine_;
-  experts::Traffic before_;
-  double read_seconds_ = 0;
+  Counts before_;
 };
 
 // What the options say, over what the file says. Without a seed, one from the system's entropy.

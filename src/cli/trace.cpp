@@ -78,8 +78,9 @@ int record_trace(const TraceOptions& options) {
   const chat::Tokenizer tokenizer(chat::read_vocabulary(file.container.metadata()));
   const std::vector<int32_t> tokens = tokenizer.encode(text, /*parse_special=*/true);
   if (tokens.empty()) fail(ErrorKind::kUsage, "{}: the text is empty", options.file);
-  wanted.context = static_cast<uint32_t>(tokens.size()) + options.generate;
+  wanted.context = static_cast<uint32_t>(std::min<uint64_t>(tokens.size() + uint64_t{options.generate}, UINT32_MAX));
   wanted.beyond_training = true;
+  AtomicFileWriter out(options.out);  // a path that can't be written is told before the work
   const auto engine = load_engine(wanted);
 
   Recorder recorder(*engine);
@@ -97,7 +98,7 @@ int record_trace(const TraceOptions& options) {
       progress.update(tokens.size() + i + 1);
     }
   }
-  experts::write_trace(options.out, recorder.trace(), options.form);
+  experts::write_trace(out, recorder.trace(), options.form);
   fmt::print(stderr, "{}: {} tokens\n", options.out, recorder.trace().tokens());
   return 0;
 }

@@ -54,12 +54,6 @@ std::shared_ptr<const experts::Sidecar> open_sidecar(const EngineOptions& option
   const std::string& path = options.experts.sidecar;
   std::error_code error;
   if (path.empty() || std::filesystem::equivalent(path, options.path, error)) return nullptr;
-  if (experts::looks_like_gguf(path))
-    fail(ErrorKind::kUsage,
-         "--moe-sidecar {}: is a GGUF file other than the model; name a file that `sluice pack` wrote or a folder with "
-         "a "
-         "manifest.json, or leave it out: experts are read from the model's own file",
-         path);
   return std::make_shared<const experts::Sidecar>(experts::Sidecar::open(path));
 }
 
@@ -99,21 +93,22 @@ uint64_t reserve_of(uint64_t available) { return available / 32 + (uint64_t{128}
 
 MemoryPlan ModelFile::plan(const EngineOptions& options, uint64_t available, uint32_t sessions) const {
   const model::StateLayout layout(hp, options.cache_type);
+  const model::WeightPlan weights =
+      model::Weights::plan(container, hp, {.draft_head = options.draft_head, .sidecar = sidecar.get()});
   const auto with = [&](uint32_t micro_batch, const experts::BankSize& size) {
-    const model::WeightPlan weights = model::Weights::plan(
-        container, hp, {.draft_head = options.draft_head, .bank_size = size, .sidecar = sidecar.get()});
+    const experts::SlotPlan slots = weights.slots(size);
     MemoryPlan plan;
     plan.categories = {
         {MemoryPlan::kDenseWeights, weights.dense},
-        {MemoryPlan::kExpertSlots, weights.slots.bytes()},
+        {MemoryPlan::kExpertSlots, slots.bytes()},
         {MemoryPlan::kCache, pages_for(context_of(options, hp)) * layout.page_bytes()},
         {MemoryPlan::kRecurrentState, uint64_t{sessions} * layout.recurrent_floats() * sizeof(float)},
         {MemoryPlan::kScratch, model::Workspace::bytes(hp, micro_batch, options.max_logits)},
     };
     plan.micro_batch = micro_batch;
     plan.bank_size = size;
-    plan.slots = weights.slots.n_slots();
-    plan.experts = static_cast<uint32_t>(weights.slots.class_of_layer().size()) * hp.n_experts;
+    plan.slots = slots.n_slots();
+    plan.experts = static_cast<uint32_t>(weights.experts.size()) * hp.n_experts;
     return plan;
   };
   // No batch has more rows than the context, and rows that want logits must fit into one.
@@ -222,14 +217,13 @@ Engine::Engine(const EngineOptions& options)
                                     },
                                 .bank_size = plan_.bank_size,
                                 .bank = options.experts.bank,
-                                .experts_used = options.experts.used,
                                 .sidecar = file_.sidecar.get()};
         if (!options.experts.warm_start.empty() && plan_.streams()) {
           warm_start_ = warm_start_file(options.experts.warm_start, file_.container);
           load.first = read_warm_start(warm_start_, n_layers, file_.hp.n_experts);
         }
         if (options.experts.read_at_start) append_others(load.first, n_layers, file_.hp.n_experts);
-        model::Model loaded = model::Model::load(file_.container, options.cache_type, load);
+        model::Model loaded = model::Model::load(file_.container, file_.hp, options.cache_type, load);
         load_seconds_ = now_seconds() - start;
         return loaded;
       }()),

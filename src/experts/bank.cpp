@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kRunLength = 256;                // experts a read of fill(): tens of MB for real models
 constexpr uint64_t kInFlight = uint64_t{64} << 20;  // bytes asked of the disk at once: some 30 ms of a fast one
-constexpr uint64_t kGuessed = uint64_t{16} << 20;   // of them at most for guesses, which what is needed must wait for
+constexpr uint64_t kGuessed = uint64_t{16} << 20;   // of them at most for guesses: what is needed next waits for them
 constexpr unsigned kQueueDepth = 256;
 
 std::vector<uint32_t> classes_of_slots(const SlotPlan& plan) {
@@ -60,8 +60,6 @@ Bank::Bank(std::vector<LayerSource> layers, const SlotPlan& plan, const BankOpti
   for (uint32_t c = 0; c < slot_bytes_.size(); ++c) memory_.emplace_back(plan.bytes_of_class(c), "expert slots");
   choose_engine(options.engine);
 }
-
-Bank::~Bank() = default;
 
 namespace {
 
@@ -203,8 +201,7 @@ void Bank::fill_run(uint32_t layer, uint32_t first, uint32_t n, const std::vecto
   for (uint32_t i = 0; i < n; ++i) verify(layer, first + i, slots[i]);
 }
 
-// ---- reading what is asked for
-// ---------------------------------------------------------------------------------------
+// ---- reading what is asked for --------------------------------------------------------------------------------------
 
 void Bank::check_files() const {
   if (complete_) return;

@@ -52,13 +52,11 @@ class Bank {
   // Reserves the slots. Throws Error(kLimit) when memory runs out, Error(kUsage) for an unknown policy,
   // Error(kUnsupported) when the reading engine can't be had.
   Bank(std::vector<LayerSource> layers, const SlotPlan& plan, const BankOptions& options);
-  ~Bank();
   Bank(const Bank&) = delete;
   Bank& operator=(const Bank&) = delete;
 
   const LayerSource& source(uint32_t layer) const { return layers_[layer]; }
   uint32_t n_layers() const { return static_cast<uint32_t>(layers_.size()); }
-  uint32_t n_slots() const { return map_.n_slots(); }
   // Experts are read while the model computes: not all have a slot.
   bool streams() const { return !complete_; }
   std::string engine() const { return queue_->name(); }
@@ -136,7 +134,8 @@ class Bank {
     std::vector<Ready> ready_;
   };
 
-  // Asks for distinct experts of a layer, of which expert i is used by uses[i] rows. Reading begins at once.
+  // Asks for distinct experts of a layer, of which expert i is used by uses[i] rows. Reading begins at once. Several
+  // requests may be open; one whose slots are all held by others that don't go on fails with Error(kInternal).
   Request request(uint32_t layer, std::span<const uint32_t> experts, std::span<const uint32_t> uses) {
     return Request(*this, layer, experts, uses);
   }

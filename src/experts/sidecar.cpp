@@ -436,9 +436,9 @@ Sidecar Sidecar::open(const std::string& path, const Opener& opener) {
   const std::string first = first_bytes(*file);
   if (first == kPackMagic) return open_pack(std::move(file));
   if (first.starts_with(kGgufMagic))
-    fail(ErrorKind::kFormat,
-         "{}: is a GGUF file, not a sidecar; name a directory with a manifest.json, or a file that "
-         "`sluice pack` made of it",
+    fail(ErrorKind::kUsage,
+         "{}: is a GGUF file other than the model, not a sidecar; name a directory with a manifest.json or a file "
+         "that `sluice pack` wrote, or none: experts are read from the model's own file",
          out.path);
   const Json json = parse_manifest(out.path, read_manifest_text(*file));
   const Object manifest(json, out.path);
@@ -449,7 +449,7 @@ Sidecar Sidecar::open(const std::string& path, const Opener& opener) {
     model.emplace(*found, out.path + ": model");
     out.architecture = model->find_text("arch");
     out.expert_count = narrow(model->find_integer("expert_count", 1, UINT32_MAX));
-    out.expert_used_count = narrow(model->find_integer("expert_used_count", 1, out.expert_count.value_or(UINT32_MAX)));
+    model->find_integer("expert_used_count", 1, out.expert_count.value_or(UINT32_MAX));  // of no use but to agree
   }
 
   const Json& list = manifest.array("entries");
@@ -480,11 +480,6 @@ const SidecarTensor* Sidecar::find(uint32_t layer, std::string_view family) cons
 const LayerSeal* Sidecar::seal(uint32_t layer) const {
   const auto found = contents_.seals.find(layer);
   return found == contents_.seals.end() ? nullptr : &found->second;
-}
-
-bool looks_like_gguf(const std::string& path) {
-  std::error_code not_there;  // then opening tells
-  return !std::filesystem::is_directory(path, not_there) && first_bytes(*open_file(path)).starts_with(kGgufMagic);
 }
 
 }  // namespace sluice::experts

@@ -57,14 +57,15 @@ class Sidecar {
   //
   // Throws Error, beginning with the path of manifest or packed file and naming entry, field and value: kFormat when it
   // contradicts the format, itself or the files' sizes; kUnsupported for a version, kind, layout, family or weight
-  // format that Sluice does not read; kLimit when the manifest is too large or too deep; kIo when a file can't be read.
+  // format that Sluice does not read; kLimit when the manifest is too large or too deep; kUsage for a GGUF file; kIo
+  // when a file can't be read.
   static Sidecar open(const std::string& path, const Opener& opener = open_file);
 
   // What opening yields; for the readers of the formats.
   struct Contents {
     std::string path, layout;
     std::optional<std::string> architecture;
-    std::optional<uint32_t> expert_count, expert_used_count;
+    std::optional<uint32_t> expert_count;
     std::vector<std::unique_ptr<File>> files;
     std::vector<SidecarTensor> tensors;
     std::map<uint32_t, LayerSeal> seals;  // by layer
@@ -79,7 +80,6 @@ class Sidecar {
   // What is said of the model; nullopt where nothing is. The count of experts is every tensor's own.
   const std::optional<std::string>& architecture() const { return contents_.architecture; }
   std::optional<uint32_t> expert_count() const { return contents_.expert_count; }
-  std::optional<uint32_t> expert_used_count() const { return contents_.expert_used_count; }
 
   // By layer, then by family. Not every layer need have every family.
   std::span<const SidecarTensor> tensors() const { return contents_.tensors; }
@@ -91,8 +91,5 @@ class Sidecar {
  private:
   Contents contents_;
 };
-
-// Whether the file at `path` begins as GGUF files do; false for a directory. Throws Error(kIo) when it can't be read.
-bool looks_like_gguf(const std::string& path);
 
 }  // namespace sluice::experts

@@ -193,8 +193,7 @@ Trace read_trace(const File& file) {
   return trace;
 }
 
-void write_trace(const std::string& path, const Trace& trace, TraceForm form) {
-  AtomicFileWriter out(path);
+void write_trace(AtomicFileWriter& out, const Trace& trace, TraceForm form) {
   const bool narrow = trace.n_experts <= 256;
   out.write(header_line(trace, form == TraceForm::kLines ? "lines" : narrow ? "u8" : "u16"));
   std::string piece;

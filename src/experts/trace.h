@@ -44,7 +44,8 @@ enum class TraceForm { kLines, kBinary };
 // Error(kIo).
 Trace read_trace(const File& file);
 
-// Throws Error(kIo), leaving what was at `path`. kBinary takes one byte an expert where that is enough.
-void write_trace(const std::string& path, const Trace& trace, TraceForm form);
+// Writes and commits `out`. Throws Error(kIo), leaving what was at its path. kBinary takes one byte an expert where
+// that is enough.
+void write_trace(AtomicFileWriter& out, const Trace& trace, TraceForm form);
 
 }  // namespace sluice::experts

@@ -48,7 +48,8 @@ TEST(Trace, ComesBackAsItWasWritten) {
   for (const uint32_t n_experts : {7u, 256u, 257u, 65536u}) {
     for (const TraceForm form : {TraceForm::kLines, TraceForm::kBinary}) {
       const Trace trace = example(n_experts);
-      write_trace(path, trace, form);
+      AtomicFileWriter out(path);
+      write_trace(out, trace, form);
       const Trace back = read_trace(*open_file(path));
       EXPECT_EQ(back.architecture, trace.architecture);
       EXPECT_EQ(back.n_layers, 2u);

@@ -164,8 +164,8 @@ ops::RopeTable make_rope_table(const Hyperparameters& hp, Vector factors) {
   return table;
 }
 
-Model Model::load(const gguf::Container& file, ops::cpu::CacheType cache_type, const LoadOptions& options) {
-  Hyperparameters hp = read_hyperparameters(file, options.experts_used);
+Model Model::load(const gguf::Container& file, Hyperparameters hp, ops::cpu::CacheType cache_type,
+                  const LoadOptions& options) {
   Weights weights = Weights::load(file, hp, options);
   ops::RopeTable rope = make_rope_table(hp, weights.rope_factors);
   check_frequencies(file, rope);

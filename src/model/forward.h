@@ -97,7 +97,10 @@ struct Model {
   ops::RopeTable rope;
   StateLayout layout;
 
-  static Model load(const gguf::Container& file, ops::cpu::CacheType cache_type, const LoadOptions& options = {});
+  // `hp` as read_hyperparameters() gives them for the file. Throws as Weights::load, and Error(kFormat) for rotary
+  // frequencies that no model has.
+  static Model load(const gguf::Container& file, Hyperparameters hp, ops::cpu::CacheType cache_type,
+                    const LoadOptions& options = {});
 };
 
 // The angles per position that a model turns its heads by.

@@ -236,8 +236,8 @@ TEST_P(Plan, IsWhatLoadingAllocates) {
     const WeightPlan plan = Weights::plan(file, hp, {.draft_head = draft_head});
     const uint64_t before = allocated_bytes();
     const Weights weights = Weights::load(file, hp, {.draft_head = draft_head});
-    EXPECT_EQ(plan.dense + plan.slots.bytes(), allocated_bytes() - before);
-    EXPECT_EQ(plan.slots.n_slots() > 0, weights.bank != nullptr);
+    EXPECT_EQ(plan.dense + plan.slots({}).bytes(), allocated_bytes() - before);
+    EXPECT_EQ(plan.experts.empty(), weights.bank == nullptr);
   }
   const uint64_t before = allocated_bytes();
   const Workspace workspace(hp, 37, 5);
@@ -255,7 +255,8 @@ std::optional<ErrorKind> load_with(const std::vector<std::byte>& bytes, const Re
   const uint64_t before = allocated_bytes();
   std::optional<ErrorKind> kind;
   try {
-    Model::load(open_memory("micro.gguf", bytes, fault), kF32);
+    const gguf::Container file = open_memory("micro.gguf", bytes, fault);
+    Model::load(file, read_hyperparameters(file), kF32);
   } catch (const Error& error) {
     kind = error.kind();
     EXPECT_THAT(error.what(), ::testing::HasSubstr("micro.gguf"));
@@ -291,7 +292,7 @@ TEST(LoadingFaults, EveryFailedAllocationIsAnError) {
     fail_allocation_after(failures);
     failed = false;
     try {
-      const Model model = Model::load(file, kF32);
+      const Model model = Model::load(file, read_hyperparameters(file), kF32);
       const Workspace workspace(model.hp, 4, 4);
       state::PagePool pages(model.layout.page_bytes(), 2);
       const state::Sequence sequence(pages, model.layout.recurrent_floats());
@@ -342,7 +343,7 @@ TEST(LoadingFaults, AFileThatShrinksAfterOpeningIsAnError) {
   const gguf::Container file = gguf::Container::open(path);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 100000);
   try {
-    Model::load(file, kF32);
+    Model::load(file, read_hyperparameters(file), kF32);
     ADD_FAILURE() << "was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kIo);

@@ -113,12 +113,15 @@ TEST(StreamingFaults, AFailedReadFailsItsPassAndTheNextIsRight) {
 }
 
 TEST(StreamingOptions, FewerExpertsATokenAreUsedWhereAskedFor) {
-  TestEngine two(micro_path()), one(gguf::Container::open(micro_path()), {.experts_used = 1});
+  const auto using_experts = [](uint32_t n) {
+    return TestEngine(gguf::Container::open(micro_path()), LoadOptions{}, ops::cpu::CacheType::kF32, n);
+  };
+  TestEngine two = using_experts(0), one = using_experts(1);
   EXPECT_EQ(two.model.hp.n_experts_used, 2u);
   EXPECT_EQ(one.model.hp.n_experts_used, 1u);
   EXPECT_FALSE(same_bits(two.run({5, 77}).logits, one.run({5, 77}).logits));
   EXPECT_EQ(one.run({5, 77}).routes[0].size(), 2u);
-  EXPECT_THROW(TestEngine(gguf::Container::open(micro_path()), {.experts_used = 3}), Error);
+  EXPECT_THROW(using_experts(3), Error);
 }
 
 }  // namespace

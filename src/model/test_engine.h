@@ -18,9 +18,10 @@ struct TestEngine {
   explicit TestEngine(gguf::Container opened, bool draft_head = false,
                       ops::cpu::CacheType cache = ops::cpu::CacheType::kF32)
       : TestEngine(std::move(opened), LoadOptions{.draft_head = draft_head}, cache) {}
-  TestEngine(gguf::Container opened, const LoadOptions& options, ops::cpu::CacheType cache = ops::cpu::CacheType::kF32)
+  TestEngine(gguf::Container opened, const LoadOptions& options, ops::cpu::CacheType cache = ops::cpu::CacheType::kF32,
+             uint32_t experts_used = 0)
       : file(std::move(opened)),
-        model(Model::load(file, cache, options)),
+        model(Model::load(file, read_hyperparameters(file, experts_used), cache, options)),
         pool(1),  // test programs run side by side, and threads change no bit (determinism_test.cpp)
         context{pool, *ops::cpu::usable_kernels()[0]},
         workspace(model.hp, kMaxRows, kMaxRows),

@@ -63,14 +63,15 @@ class Loader {
     check_all_known();
   }
 
-  WeightPlan plan(const experts::BankSize& bank_size) const { return {used_, slots(bank_size)}; }
+  WeightPlan plan() const { return {used_, sources_}; }
 
   Weights load(const LoadOptions& options) {
     Weights w;
     describe(w, nullptr);
     w.memory_ = Buffer(used_, "dense weights");
     describe(w, w.memory_.data());
-    if (!sources_.empty()) w.bank = std::make_unique<experts::Bank>(sources_, slots(options.bank_size), options.bank);
+    if (!sources_.empty())
+      w.bank = std::make_unique<experts::Bank>(sources_, plan().slots(options.bank_size), options.bank);
     if (options.lock) {  // before anything is read: a refusal comes at once
       w.memory_.lock("dense weights");
       if (w.bank) w.bank->lock();
@@ -86,10 +87,6 @@ class Loader {
     Form form;
     std::byte* to;
   };
-
-  experts::SlotPlan slots(const experts::BankSize& size) const {
-    return sources_.empty() ? experts::SlotPlan() : experts::SlotPlan(sources_, size);
-  }
 
   // Reads what describe() listed, and experts.
   void read_all(experts::Bank* bank, const LoadOptions& options) {
@@ -410,7 +407,7 @@ WeightPlan Weights::plan(const gguf::Container& file, const Hyperparameters& hp,
   Loader loader(file, hp, options);
   Weights sizes;
   loader.describe(sizes, nullptr);
-  return loader.plan(options.bank_size);
+  return loader.plan();
 }
 
 }  // namespace sluice::model

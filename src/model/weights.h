@@ -86,14 +86,17 @@ struct LoadOptions {
   experts::BankOptions bank = {};
   // Experts to read at once, where not all have a slot.
   std::vector<experts::Bank::Unit> first = {};
-  uint32_t experts_used = 0;                  // of a token; 0: as the model has it
   const experts::Sidecar* sidecar = nullptr;  // where the experts are read from, instead of from the file
 };
 
 // What weights will take; what the planner shows and peak memory is held against.
 struct WeightPlan {
   uint64_t dense = 0;  // bytes
-  experts::SlotPlan slots;
+  std::vector<experts::LayerSource> experts;
+
+  experts::SlotPlan slots(const experts::BankSize& size) const {
+    return experts.empty() ? experts::SlotPlan() : experts::SlotPlan(experts, size);
+  }
 };
 
 class Weights {
@@ -103,6 +106,7 @@ class Weights {
   // Error(kFormat) naming file, tensor, found and wanted shape; Error(kIo); Error(kLimit) also when locking is refused.
   static Weights load(const gguf::Container& file, const Hyperparameters& hp, const LoadOptions& options = {});
   // What load() would allocate, from the header alone; the same checks.
+  // Of the options it heeds `draft_head` and `sidecar`.
   static WeightPlan plan(const gguf::Container& file, const Hyperparameters& hp, const LoadOptions& options = {});
 
   Matrix embedding;                  // [n_embd, n_vocab]

@@ -58,13 +58,11 @@ def make_sidecar(model, folder, layout):
     return folder / "sidecar", dense
 
 
-def make_split(model, folder) -> pathlib.Path:
-    """The model in several files; returns the first."""
-    reader = gguf.GGUFReader(model)
-    architecture = reader.fields["general.architecture"].contents()
-    writer = gguf.GGUFWriter(folder / "split.gguf", architecture, split_max_tensors=20)
+def copy_gguf(original, writer, without=()):
+    """Writes the model with this GGUFWriter, without some of its metadata."""
+    reader = gguf.GGUFReader(original)
     for field in reader.fields.values():
-        if field.name.startswith("GGUF.") or field.name == "general.architecture":
+        if field.name.startswith("GGUF.") or field.name in ("general.architecture", *without):
             continue
         if field.types[0] == gguf.GGUFValueType.ARRAY:
             writer.add_array(field.name, field.contents())
@@ -76,6 +74,12 @@ def make_split(model, folder) -> pathlib.Path:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def make_split(model, folder) -> pathlib.Path:
+    """The model in several files; returns the first."""
+    architecture = gguf.GGUFReader(model).fields["general.architecture"].contents()
+    copy_gguf(model, gguf.GGUFWriter(folder / "split.gguf", architecture, split_max_tensors=20))
     files = sorted(folder.iterdir())
     assert len(files) > 1
     return files[0]

@@ -4,6 +4,7 @@ import json
 
 import gguf
 import pytest
+from streaming import copy_gguf
 
 FIELDS = {"text", "reasoning", "tokens", "prompt_tokens", "cached_tokens", "stop", "timings", "experts"}
 TIMINGS = {
@@ -236,27 +237,9 @@ def test_texts_that_cannot_be_read_or_rendered_are_one_line(sluice, micro, tmp_p
     fails(sluice("run", "-m", micro, "-p", "hi", "--chat-template-file", broken), 1, "line 2")
 
 
-def copy_without_template(original, model):
-    reader = gguf.GGUFReader(original)
-    writer = gguf.GGUFWriter(model, "qwen35moe")
-    for field in reader.fields.values():
-        if field.name.startswith("GGUF.") or field.name in ("general.architecture", "tokenizer.chat_template"):
-            continue
-        if field.types[0] == gguf.GGUFValueType.ARRAY:
-            writer.add_array(field.name, field.contents())
-        else:
-            writer.add_key_value(field.name, field.contents(), field.types[0])
-    for tensor in reader.tensors:
-        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 def test_a_model_without_a_chat_template_says_what_to_do(sluice, micro, tmp_path):
     model = tmp_path / "no-template.gguf"
-    copy_without_template(micro, model)
+    copy_gguf(micro, gguf.GGUFWriter(model, "qwen35moe"), without=("tokenizer.chat_template",))
     fails(sluice("run", "-m", model, "-p", "hi"), 1, "--chat-template-file", "--no-chat")
     assert sluice("run", "-m", model, "-n", "2", "--no-chat", "-p", "hi").returncode == 0
 

@@ -413,7 +413,7 @@ def test_wrong_sidecars_are_refused_by_name(sluice, demo, micro, tmp_path):
     fails(run(demo, "--moe-sidecar", folder), 1, str(folder), "of another model")
     fails(run(demo, "--moe-sidecar", tmp_path / "missing"), 1, str(tmp_path / "missing"))
     fails(run(demo, "--moe-sidecar", tmp_path), 1, "manifest.json")
-    fails(run(demo, "--moe-sidecar", micro), 2, "--moe-sidecar", str(micro))
+    fails(run(demo, "--moe-sidecar", micro), 2, str(micro), "other than the model")
     layer = folder / "layer_002.bin"
     other = bytes(byte ^ 0x55 for byte in layer.read_bytes())
     layer.write_bytes(other)
