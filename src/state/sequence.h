@@ -32,6 +32,10 @@ class Snapshot {
   // Bytes of its own: the recurrent state.
   size_t bytes() const { return recurrent_.size(); }
 
+  // For those who save it: its pages by position / kTile, and the recurrent state.
+  std::span<const PageId> pages() const { return pages_; }
+  std::span<const std::byte> recurrent() const { return recurrent_.bytes(); }
+
  private:
   friend class Sequence;
   void swap(Snapshot& other) noexcept;
