@@ -150,7 +150,7 @@ class ChatLoop {
                a.cached_tokens, a.prompt_seconds, rate(computed, a.prompt_seconds));
     fmt::print("answer   {} tokens, {:.2f} s, {:.1f} tokens/s, ended by {}\n", a.tokens.size(), a.answer_seconds,
                rate(a.tokens.size(), a.answer_seconds), name_of(a.reason));
-    fmt::print("context  {} of {} tokens; peak memory {:.0f} MiB\n", conversation_.session().tokens().size(),
+    fmt::print("context  {} of {} tokens; peak memory {:.0f} MiB\n", conversation_.session().length(),
                engine_.context_size(), static_cast<double>(peak_resident_bytes()) / (1 << 20));
     if (!experts_.empty()) fmt::print("{}\n", experts_);
   }

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
+#include "base/error.h"
+
 namespace sluice::cli {
 
 void ModelOptions::declare(OptionTable& table, bool required) {
@@ -12,10 +16,36 @@ void ModelOptions::declare(OptionTable& table, bool required) {
                "use this value of a metadata key instead of the file's; TYPE is int, float, bool or str", &overrides);
 }
 
+namespace {
+
+using ops::cpu::CacheType;
+
+// Formats that other engines cache in; here f16 takes their place.
+bool is_compressed_type(std::string_view name) {
+  static const std::set<std::string, std::less<>> kNames = {
+      "q8_0",       "q5_1",       "q5_0",   "q4_1",   "q4_0",   "iq4_nl", "turbo2", "turbo3", "turbo4", "turbo2_tcq",
+      "turbo3_tcq", "turbo4_tcq", "kvarn2", "kvarn3", "kvarn4", "kvarn5", "kvarn6", "kvarn7", "kvarn8"};
+  return kNames.contains(name);
+}
+
+CacheType cache_type_of(std::string_view name) {
+  if (name == "f32") return CacheType::kF32;
+  if (name == "bf16") return CacheType::kBf16;
+  if (name == "f16" || is_compressed_type(name)) return CacheType::kF16;
+  fail(ErrorKind::kUsage, "'{}' is not a known value; it must be one of f16, bf16, f32", name);
+}
+
+void declare_cache_type(OptionTable& table, std::string_view names, std::string_view help, const char* environment,
+                        CacheType* type) {
+  table.custom(names, "TYPE", help, [type](std::string_view text) { *type = cache_type_of(text); },
+               {.env = environment, .default_text = "f16", .notice_of = [](std::string_view text) -> std::string {
+                  return is_compressed_type(text) ? "compressed caches are not there yet; f16 is used instead" : "";
+                }});
+}
+
+}  // namespace
+
 void ComputeOptions::declare(OptionTable& table, bool with_context) {
-  using ops::cpu::CacheType;
-  const std::vector<std::pair<std::string, CacheType>> cache_types = {
-      {"f32", CacheType::kF32}, {"f16", CacheType::kF16}, {"bf16", CacheType::kBf16}};
   table.group("Compute");
   table.option("-t, --threads", "N", "threads that compute", &threads,
                {.env = "THREADS", .min = 1, .max = 1024, .default_text = "one per core"});
@@ -32,10 +62,10 @@ void ComputeOptions::declare(OptionTable& table, bool with_context) {
                {.env = "BATCH", .min = 1});
   table.option("-ub, --ubatch-size", "N", "tokens that are computed together", &micro_batch,
                {.env = "UBATCH", .min = 1, .default_text = "512; up to 2048 where experts are streamed"});
-  table.choice("-ctk, --cache-type-k", "TYPE", "format of the cached keys", &cache_keys, cache_types,
-               {.env = "CACHE_TYPE_K"});
-  table.choice("-ctv, --cache-type-v", "TYPE", "format of the cached values", &cache_values, cache_types,
-               {.env = "CACHE_TYPE_V"});
+  declare_cache_type(table, "-ctk, --cache-type-k", "format of the cached keys: f16, bf16 or f32", "CACHE_TYPE_K",
+                     &cache_keys);
+  declare_cache_type(table, "-ctv, --cache-type-v", "format of the cached values: f16, bf16 or f32", "CACHE_TYPE_V",
+                     &cache_values);
   const std::string sets = fmt::format("instruction set of the kernels ({}); results are the same",
                                        fmt::join(ops::cpu::compiled_kernels(), ", "));
   table.option("--isa", "NAME", sets, &isa, {.env = "ISA", .default_text = "the best that this processor has"});

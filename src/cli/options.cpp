@@ -111,7 +111,8 @@ void OptionTable::accept(std::string_view names, std::string_view placeholder, s
 // Parsing: first every text is matched with its option, then the environment fills what was not given, then all is
 // stored. So a later spelling of an option replaces an earlier one and a list is never mixed from both sources.
 
-ParseResult OptionTable::parse(std::span<const std::string> arguments, const Environment& environment) {
+ParseResult OptionTable::parse(std::span<const std::string> arguments, const Environment& environment,
+                               std::span<const ConfigEntry> config) {
   std::vector<Given> given;
   std::vector<std::string> free;
   bool options_ended = false;
@@ -128,6 +129,8 @@ ParseResult OptionTable::parse(std::span<const std::string> arguments, const Env
     }
   }
   std::vector<Given> fallback = read_environment(environment, given);
+  given.insert(given.end(), fallback.begin(), fallback.end());
+  fallback = read_config(config, given);
   given.insert(given.end(), fallback.begin(), fallback.end());
 
   ParseResult result;
@@ -149,6 +152,9 @@ ParseResult OptionTable::parse(std::span<const std::string> arguments, const Env
       const std::string& name = negated ? option.negations.back() : option.canonical();
       result.notices.push_back(fmt::format("{}: {}", name, option.details.notice));
     }
+    if (!option.details.notice_of) continue;
+    if (const std::string notice = option.details.notice_of(entry.text); !notice.empty())
+      result.notices.push_back(fmt::format("{} {}: {}", option.canonical(), entry.text, notice));
   }
   for (const Option& option : options_) {
     if (option.details.required && std::find(seen.begin(), seen.end(), &option) == seen.end()) {
@@ -200,15 +206,18 @@ OptionTable::Given OptionTable::read_option(std::span<const std::string> argumen
   return given;
 }
 
+bool OptionTable::is_given(const Option& option, const std::vector<Given>& given) {
+  return std::ranges::any_of(given, [&](const Given& entry) {
+    const std::vector<std::string>& others = option.details.instead_of;
+    return entry.option == &option || std::ranges::find(others, entry.option->canonical()) != others.end();
+  });
+}
+
 std::vector<OptionTable::Given> OptionTable::read_environment(const Environment& environment,
                                                               const std::vector<Given>& given) {
   std::vector<Given> found;
   for (Option& option : options_) {
-    const auto same = [&](const Given& entry) {
-      const std::vector<std::string>& others = option.details.instead_of;
-      return entry.option == &option || std::ranges::find(others, entry.option->canonical()) != others.end();
-    };
-    if (option.details.env.empty() || std::any_of(given.begin(), given.end(), same)) continue;
+    if (option.details.env.empty() || is_given(option, given)) continue;
     for (const char* prefix : {"SLUICE_", "LLAMA_ARG_"}) {
       const std::string name = prefix + option.details.env;
       if (auto value = environment(name)) {
@@ -216,6 +225,31 @@ std::vector<OptionTable::Given> OptionTable::read_environment(const Environment&
         break;
       }
     }
+  }
+  return found;
+}
+
+std::vector<OptionTable::Given> OptionTable::read_config(std::span<const ConfigEntry> config,
+                                                         const std::vector<Given>& given) {
+  std::vector<Given> found;
+  for (const ConfigEntry& entry : config) {
+    Option* option = find("--" + entry.name);
+    if (option == nullptr) {
+      std::vector<std::string> known;
+      for (const auto& name : by_name_)
+        if (name.first.starts_with("--")) known.push_back(name.first.substr(2));
+      const std::string near = nearest_word(normalized("--" + entry.name).substr(2), known);
+      fail(ErrorKind::kUsage, "{}: unknown option {}{}", entry.origin, entry.name,
+           near.empty() ? "" : fmt::format("; did you mean {}?", near));
+    }
+    if (is_given(*option, given)) continue;
+    Given as_given{option, entry.value, fmt::format("{}: option {}", entry.origin, entry.name)};
+    const auto& off = option->negations;
+    if (option->is_flag() && std::ranges::find(off, normalized("--" + entry.name)) != off.end())
+      as_given.text = parse_switch(entry.value.empty() ? "on" : entry.value) ? "off" : "on";
+    else if (option->is_flag() && entry.value.empty())
+      as_given.text = "on";
+    found.push_back(std::move(as_given));
   }
   return found;
 }

@@ -13,8 +13,9 @@
 //   };
 //
 // Spellings follow llama.cpp: several names per option, names of several letters after one dash (-ngl), `--name value`
-// and `--name=value`, underscores for dashes in long names. The command line wins over the environment, that over the
-// default. What the values mean is the command's business; how they are documented is documents.h's.
+// and `--name=value`, underscores for dashes in long names. The command line wins over the environment, that over a
+// configuration file, that over the default. What the values mean is the command's business; how they are documented is
+// documents.h's.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +48,9 @@ struct OptionDetails {
   // variable.
   std::vector<std::string> instead_of = {};
   std::string notice = {};  // printed once on use: what the option does not do here, and why
-  bool required = false;    // a usage error when neither the command line nor the environment gives it
+  // The same for some of its values: what is used instead; empty for the others.
+  std::function<std::string(std::string_view text)> notice_of = {};
+  bool required = false;  // a usage error when neither the command line nor the environment gives it
 };
 
 // One declared option, as documents.h reads it.
@@ -81,6 +84,11 @@ struct Positional {
 struct ParseResult {
   bool help = false;                 // -h or --help was given; nothing else was checked or stored
   std::vector<std::string> notices;  // to print, one line each
+};
+
+// A line of a configuration file: an option's long name without dashes, its value, and where that stands.
+struct ConfigEntry {
+  std::string name, value, origin;
 };
 
 // The value of an environment variable, nullopt when it is not set.
@@ -182,8 +190,11 @@ class OptionTable {
   // Reads the arguments after the command's name and stores what they say. Throws Error(kUsage) that names the option,
   // the text, and what would be right: unknown option (with the nearest known one), missing, superfluous or bad value,
   // missing option or positional, too many positionals. On an error some targets may have been stored.
-  ParseResult parse(std::span<const std::string> arguments, const Environment& environment);
+  // `config`: entries that fill what neither the command line nor the environment gives.
+  ParseResult parse(std::span<const std::string> arguments, const Environment& environment,
+                    std::span<const ConfigEntry> config = {});
 
+  bool knows(std::string_view name) const { return by_name_.contains(name); }
   const std::deque<Option>& options() const { return options_; }
   const std::vector<Positional>& positionals() const { return positionals_; }
 
@@ -271,7 +282,10 @@ class OptionTable {
   // The option that argument `index` starts, with its value taken from it or from the next; advances `index` to the
   // last argument used.
   Given read_option(std::span<const std::string> arguments, size_t* index);
+  // The option, or one that says the same in another way, is among them.
+  static bool is_given(const Option& option, const std::vector<Given>& given);
   std::vector<Given> read_environment(const Environment& environment, const std::vector<Given>& given);
+  std::vector<Given> read_config(std::span<const ConfigEntry> config, const std::vector<Given>& given);
   void store_positionals(std::span<const std::string> values);
 
   std::deque<Option> options_;  // addresses stay valid

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "cli/config_file.h"
 #include "cli/console.h"
 #include "cli/documents.h"
 #include "cli/suggest.h"
@@ -38,7 +39,9 @@ int run_command(const Command& command, std::span<const std::string> arguments, 
   const auto invocation = command.prepare();
   ParseResult parsed;
   try {
-    parsed = invocation->table().parse(arguments, environment);
+    OptionTable& table = invocation->table();
+    parsed = table.parse(arguments, environment,
+                         table.knows("--config") ? config_named_by(arguments) : std::vector<ConfigEntry>{});
   } catch (const Error& error) {
     fail(error.kind(), "{} (see `sluice {} --help`)", error.what(), command.text.name);
   }

@@ -10,13 +10,16 @@ StopStrings::StopStrings(std::vector<std::string> stops) : stops_(std::move(stop
 }
 
 std::string StopStrings::push(std::string_view text) {
-  if (stopped_) return {};
+  if (stopped()) return {};
   held_ += text;
   // The stop string that is complete first counts, however the text was cut; of those, the one that began first.
   std::pair<size_t, size_t> match{std::string::npos, 0};  // end, begin
   size_t undecided = held_.size();
   for (const std::string& stop : stops_) {
-    if (const size_t at = held_.find(stop); at != std::string::npos) match = std::min(match, {at + stop.size(), at});
+    if (const size_t at = held_.find(stop); at != std::string::npos && std::pair(at + stop.size(), at) < match) {
+      match = {at + stop.size(), at};
+      matched_ = stop;
+    }
     // The longest end of the text that begins this stop string.
     const size_t longest = std::min(stop.size() - 1, held_.size());
     for (size_t n = longest; n > 0; --n)
@@ -25,9 +28,8 @@ std::string StopStrings::push(std::string_view text) {
         break;
       }
   }
-  stopped_ = match.first != std::string::npos;
-  std::string shown = held_.substr(0, stopped_ ? match.second : undecided);
-  held_ = stopped_ ? "" : held_.substr(undecided);
+  std::string shown = held_.substr(0, stopped() ? match.second : undecided);
+  held_ = stopped() ? "" : held_.substr(undecided);
   return shown;
 }
 

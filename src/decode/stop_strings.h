@@ -17,12 +17,14 @@ class StopStrings {
   std::string push(std::string_view text);
   // What was held back at the end of the stream.
   std::string finish();
-  bool stopped() const { return stopped_; }
+  bool stopped() const { return !matched_.empty(); }
+  // The stop string that was found.
+  const std::string& matched() const { return matched_; }
 
  private:
   std::vector<std::string> stops_;
   std::string held_;
-  bool stopped_ = false;
+  std::string matched_;
 };
 
 }  // namespace sluice::decode

@@ -22,8 +22,11 @@ uint32_t context_of(const EngineOptions& options, const model::Hyperparameters& 
   return options.beyond_training ? options.context : std::min(options.context, hp.n_context);
 }
 
-// One page more than the context: a snapshot may share the last page, which is then copied before it is written.
-size_t pages_for(size_t positions) { return (positions + kTile - 1) / kTile + 1; }
+// One page more for each sequence: a snapshot may share the last page, which is then copied before it is written.
+size_t pages_for(size_t positions, uint32_t sequences) { return (positions + kTile - 1) / kTile + sequences; }
+
+// Rows of a step beside a prompt that is paused: the answers', and some of other prompts.
+size_t small_rows(uint32_t sequences) { return sequences + 64; }
 
 int threads_of(const EngineOptions& options) {
   if (!options.cpus.empty())
@@ -91,20 +94,29 @@ uint64_t reserve_of(uint64_t available) { return available / 32 + (uint64_t{128}
 
 }  // namespace
 
-MemoryPlan ModelFile::plan(const EngineOptions& options, uint64_t available, uint32_t sessions) const {
+MemoryPlan ModelFile::plan(const EngineOptions& options, uint64_t available) const {
   const model::StateLayout layout(hp, options.cache_type);
   const model::WeightPlan weights =
       model::Weights::plan(container, hp, {.draft_head = options.draft_head, .sidecar = sidecar.get()});
+  constexpr uint64_t kTurns = 4;  // of one chat, that can be gone back to
+  const uint64_t state_bytes = layout.recurrent_floats() * sizeof(float);
+  const uint64_t cache_bytes = options.cache_bytes.value_or(kTurns * state_bytes);
+  const uint32_t max_logits = std::max(options.max_logits, options.sequences);
   const auto with = [&](uint32_t micro_batch, const experts::BankSize& size) {
     const experts::SlotPlan slots = weights.slots(size);
     MemoryPlan plan;
     plan.categories = {
         {MemoryPlan::kDenseWeights, weights.dense},
         {MemoryPlan::kExpertSlots, slots.bytes()},
-        {MemoryPlan::kCache, pages_for(context_of(options, hp)) * layout.page_bytes()},
-        {MemoryPlan::kRecurrentState, uint64_t{sessions} * layout.recurrent_floats() * sizeof(float)},
-        {MemoryPlan::kScratch, model::Workspace::bytes(hp, micro_batch, options.max_logits)},
+        {MemoryPlan::kCache, pages_for(context_of(options, hp), options.sequences) * layout.page_bytes()},
+        {MemoryPlan::kRecurrentState, options.sequences * state_bytes},
+        {MemoryPlan::kPromptCache, cache_bytes},
+        {MemoryPlan::kScratch,
+         model::Workspace::bytes(hp, micro_batch, max_logits) +
+             (options.sequences > 1 ? model::Workspace::bytes(hp, small_rows(options.sequences), options.sequences)
+                                    : 0)},
     };
+    plan.cache_bytes = cache_bytes;
     plan.micro_batch = micro_batch;
     plan.bank_size = size;
     plan.slots = slots.n_slots();
@@ -112,10 +124,9 @@ MemoryPlan ModelFile::plan(const EngineOptions& options, uint64_t available, uin
     return plan;
   };
   // No batch has more rows than the context, and rows that want logits must fit into one.
-  const uint32_t most = std::max(std::min(options.most_micro_batch, context_of(options, hp)), options.max_logits);
+  const uint32_t most = std::max(std::min(options.most_micro_batch, context_of(options, hp)), max_logits);
   const uint32_t large = options.micro_batch > 0 ? options.micro_batch : most;
-  const uint32_t small =
-      options.micro_batch > 0 ? options.micro_batch : std::clamp(kMicroBatch, options.max_logits, most);
+  const uint32_t small = options.micro_batch > 0 ? options.micro_batch : std::clamp(kMicroBatch, max_logits, most);
   const std::optional<experts::BankSize>& size = options.experts.size;
   const uint64_t usable = available - std::min(available, reserve_of(available));
   const MemoryPlan all = with(small, size.value_or(experts::BankSize::all()));
@@ -227,9 +238,14 @@ Engine::Engine(const EngineOptions& options)
         load_seconds_ = now_seconds() - start;
         return loaded;
       }()),
-      notice_(options.notice) {
-  workspace_ = std::make_unique<model::Workspace>(model_.hp, plan_.micro_batch, options.max_logits);
-  pages_ = std::make_unique<state::PagePool>(model_.layout.page_bytes(), pages_for(context_size_));
+      notice_(options.notice),
+      sequences_(options.sequences) {
+  workspace_ =
+      std::make_unique<model::Workspace>(model_.hp, plan_.micro_batch, std::max(options.max_logits, sequences_));
+  if (sequences_ > 1)
+    small_workspace_ = std::make_unique<model::Workspace>(model_.hp, small_rows(sequences_), sequences_);
+  const size_t page_bytes = model_.layout.page_bytes();
+  pages_ = std::make_unique<state::PagePool>(page_bytes, pages_of_sequences() + plan_.cache_bytes / page_bytes);
   for (int32_t id = 0; id < static_cast<int32_t>(model_.hp.n_vocab); ++id)
     if (!tokenizer_.contains(id) || tokenizer_.is_unused(id)) never_.push_back(id);
 }
@@ -257,10 +273,12 @@ void Engine::give_back_memory() {
     notice_(fmt::format("memory is running out: {} MB of expert slots were given back", given / 1000000));
 }
 
-model::Pass Engine::begin_pass(model::Batch batch, model::Profile* profile) {
+size_t Engine::pages_of_sequences() const { return pages_for(context_size_, sequences_); }
+
+model::Pass Engine::begin_pass(model::Batch batch, model::Workspace& workspace, model::Profile* profile) {
   give_back_memory();
-  pool_.set_active(batch.rows.size() > 1 ? threads_batch_ : threads_);
-  return {model_, context_, *workspace_, std::move(batch), profile};
+  resume(batch.rows.size());
+  return {model_, context_, workspace, std::move(batch), profile};
 }
 
 decode::SamplingParameters Engine::sampling_defaults() const {

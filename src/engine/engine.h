@@ -36,13 +36,15 @@ struct MemoryPlan {
     uint64_t bytes;
   };
   static constexpr const char *kDenseWeights = "dense weights", *kExpertSlots = "expert slots", *kCache = "KV cache",
-                              *kRecurrentState = "recurrent state", *kScratch = "scratch";
+                              *kRecurrentState = "recurrent state", *kPromptCache = "prompt cache",
+                              *kScratch = "scratch";
   std::vector<Category> categories;  // of these names, in this order
   uint64_t of(std::string_view name) const;
   uint64_t total() const;
 
   // What was chosen to get there.
   uint32_t micro_batch = 0;
+  uint64_t cache_bytes = 0;
   experts::BankSize bank_size;
   uint32_t slots = 0, experts = 0;  // experts that have a slot, and all, over all layers
   bool streams() const { return slots < experts; }
@@ -61,6 +63,10 @@ struct EngineOptions {
   uint32_t micro_batch = 0;
   uint32_t most_micro_batch = 2048;  // of those that 0 stands for
   uint32_t max_logits = 1;           // rows of a batch that may want logits
+  uint32_t sequences = 1;            // conversations that are computed side by side (StepLoop)
+  // Memory for states of earlier prompts and answers, from which later ones start; not set: for a few turns of one
+  // chat.
+  std::optional<uint64_t> cache_bytes;
   ops::cpu::CacheType cache_type = ops::cpu::CacheType::kF16;
   std::string isa;           // kernels by name; empty: the best that this machine runs
   bool draft_head = false;   // load the multi-token-prediction block
@@ -80,9 +86,8 @@ struct ModelFile {
   // Heeds the path, the overrides, and of the experts the sidecar and how many are used. Throws as
   // gguf::Container::open, model::read_hyperparameters and experts::Sidecar::open.
   static ModelFile open(const EngineOptions& options);
-  // The memory that an engine with these options will take, for `sessions` conversations, where `available` bytes can
-  // be had (0: unknown).
-  MemoryPlan plan(const EngineOptions& options, uint64_t available, uint32_t sessions = 1) const;
+  // The memory that an engine with these options will take, where `available` bytes can be had (0: unknown).
+  MemoryPlan plan(const EngineOptions& options, uint64_t available) const;
   // The same; refuses what doesn't fit, with the smallest change that would. Throws Error(kLimit).
   MemoryPlan plan_that_fits(const EngineOptions& options, uint64_t available) const;
   // Bytes of weights that are read for one token: all dense ones, the embedding's row, and the experts that are used.
@@ -119,9 +124,21 @@ class Engine {
   // The chat template of the file; nullptr when it has none.
   const std::string* chat_template() const;
 
-  // For sessions and tools that drive passes themselves; one pass at a time. Throws as model::Pass.
-  model::Pass begin_pass(model::Batch batch, model::Profile* profile = nullptr);
+  // Conversations that it was planned for, and the pages that those can need at once.
+  uint32_t sequences() const { return sequences_; }
+  size_t pages_of_sequences() const;
+
+  // For the step loop and tools that drive passes themselves; one pass at a time in each workspace. Throws as
+  // model::Pass.
+  model::Pass begin_pass(model::Batch batch, model::Profile* profile = nullptr) {
+    return begin_pass(std::move(batch), *workspace_, profile);
+  }
+  model::Pass begin_pass(model::Batch batch, model::Workspace& workspace, model::Profile* profile = nullptr);
+  // Before a pass of so many rows goes on that was left for another one.
+  void resume(size_t rows) { pool_.set_active(rows > 1 ? threads_batch_ : threads_); }
   model::Workspace& workspace() { return *workspace_; }
+  // Of answers and short prompts, while a pass in the other one is paused; the same one where there is one sequence.
+  model::Workspace& small_workspace() { return small_workspace_ ? *small_workspace_ : *workspace_; }
   state::PagePool& pages() { return *pages_; }
   // The experts' memory; nullptr for models without.
   experts::Bank* bank() const { return model_.weights.bank.get(); }
@@ -142,7 +159,8 @@ class Engine {
   model::Model model_;
   std::function<void(const std::string&)> notice_;
   double next_memory_check_ = 0;
-  std::unique_ptr<model::Workspace> workspace_;
+  uint32_t sequences_;
+  std::unique_ptr<model::Workspace> workspace_, small_workspace_;
   std::unique_ptr<state::PagePool> pages_;
   std::vector<int32_t> never_;  // tokens that are never sampled
 };

@@ -32,6 +32,7 @@ enum class CacheReason {
   kExtended,        // an earlier request's tokens, and new ones behind them
   kDiverged,        // an earlier request is the same up to `diverged_at`
   kNoSnapshot,      // the same, but no state was kept between the place that served and `diverged_at`
+  kEvicted,         // a state that would have served more had to make room
   kNotWanted,       // the request said so, or there is no cache
 };
 const char* name_of(CacheReason reason);  // "nothing to reuse", "whole", ...
@@ -53,10 +54,11 @@ struct GenerationStats {
   size_t computed_tokens = 0;  // of the others, so far
   size_t answer_tokens = 0;
   CacheReason cache_reason = CacheReason::kNothingToReuse;
-  size_t diverged_at = 0;     // tokens that an earlier request has in common
-  double queue_seconds = 0;   // waiting for a slot
-  double prompt_seconds = 0;  // computing the prompt, until the first token
-  double answer_seconds = 0;  // the other tokens
+  size_t diverged_at = 0;        // tokens that an earlier request has in common
+  std::vector<int32_t> instead;  // a few tokens that the earlier request had there
+  double queue_seconds = 0;      // waiting for a slot
+  double prompt_seconds = 0;     // computing the prompt, until the first token
+  double answer_seconds = 0;     // the other tokens
   uint32_t slot = 0;
 };
 

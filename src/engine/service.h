@@ -10,49 +10,26 @@
 
 #include "engine/engine.h"
 #include "engine/generation.h"
+#include "engine/step_loop.h"
 
 namespace sluice {
 
 struct ServiceOptions {
-  uint32_t slots = 4;                  // answers that are computed side by side
-  uint32_t queue = 256;                // requests that may wait for one
-  uint64_t cache_bytes = 0;            // prompt cache: states of earlier prompts and answers; 0: none
-  uint32_t snapshots_per_prompt = 32;  // states kept of one prompt, at most
-  double step_seconds = 0.05;          // how long running answers may be kept waiting by another one's prompt
-  std::string slot_folder;             // where slots are saved; empty: they can't be
-};
-
-struct SlotStatus {
-  uint32_t id = 0;
-  bool busy = false;
-  uint64_t request = 0;    // that it is busy with, or was
-  size_t tokens = 0;       // that its state holds
-  bool in_prompt = false;  // still computing the prompt
-  GenerationStats stats;
-};
-
-// Sums since the start.
-struct ServiceCounters {
-  uint64_t requests = 0, finished = 0, cancelled = 0, failed = 0, refused = 0;
-  uint64_t prompt_tokens = 0;  // computed
-  uint64_t cached_tokens = 0;  // not computed, thanks to the cache
-  uint64_t answer_tokens = 0;
-  double prompt_seconds = 0;  // in steps with tokens of prompts
-  double answer_seconds = 0;  // in steps without
-  uint64_t steps = 0;
-  uint64_t rows = 0;       // of all steps
-  uint64_t preempted = 0;  // answers that were put back into the queue when the KV cache was full
+  LoopOptions loop;
+  std::string slot_folder;  // where slots are saved; empty: they can't be
 };
 
 struct ServiceStatus {
   std::vector<SlotStatus> slots;
   size_t queued = 0;
   ServiceCounters counters;
+  uint64_t refused = 0;  // requests that found the queue full
   size_t kv_pages = 0, kv_pages_used = 0;
   uint64_t cache_bytes = 0, cache_bytes_used = 0;
   size_t cache_entries = 0;
   uint64_t cache_evicted = 0;
   double seconds_since_progress = 0;  // since a step ended, while there is work; else 0
+  experts::Traffic experts;           // zeros for models without
 };
 
 struct SlotFileResult {

@@ -1,22 +1,16 @@
-// One conversation: the tokens that the model has seen and the state after them. It is told what the tokens should be
-// and computes only what is new, from the longest prefix that it still holds.
+// One conversation on an engine that nobody else uses: a step loop with one slot, run until the answer is there. It
+// computes only what is new, from the longest prefix that it still holds.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "engine/engine.h"
-#include "state/sequence.h"
+#include "engine/step_loop.h"
 
 namespace sluice {
-
-// Why an answer ended.
-enum class StopReason { kEndOfText, kLimit, kStopString, kInterrupted };
-const char* name_of(StopReason reason);  // "eos", "limit", "stop-string", "interrupt"
 
 struct GenerateOptions {
   uint32_t max_tokens = UINT32_MAX;
@@ -24,7 +18,7 @@ struct GenerateOptions {
   uint64_t sequence = 0;  // numbers answers to one prompt: each draws other random numbers
   // Gets the text as it becomes certain, in whole characters; returns false to end the answer.
   std::function<bool(const std::string& text)> on_text;
-  // Asked between tokens, and between batches of the prompt.
+  // Asked between steps.
   std::function<bool()> interrupted;
 };
 
@@ -43,41 +37,20 @@ class Session {
   // Throws Error(kLimit) when memory runs out. `engine` must outlive it.
   explicit Session(Engine& engine);
 
-  // Brings the model to exactly these tokens, and returns how many of them needed no computing. After each of the given
-  // numbers of tokens a snapshot is kept, from which a later, different continuation can start. Throws Error(kLimit)
-  // when the tokens don't fit into the context; the session is then as before. `interrupted` as in GenerateOptions: the
-  // tokens computed so far stay, and false is returned in `complete`.
-  size_t synchronize(std::span<const int32_t> tokens, std::span<const size_t> snapshot_after = {},
-                     const std::function<bool()>& interrupted = {}, bool* complete = nullptr);
+  // Answers a prompt: computes what is new of it, then samples until an end-of-generation token, a stop string, the
+  // limit, a full context or an interrupt. After each of the given numbers of tokens a state is kept, from which a
+  // later, different continuation can start. Throws what StepLoop::check does, what went wrong in a step, and what
+  // the callbacks throw; the session can go on then.
+  Answer generate(std::span<const int32_t> prompt, std::span<const size_t> turn_starts, const decode::Sampler& sampler,
+                  const GenerateOptions& options);
 
-  // Distribution of the token after tokens(), [n_vocab]; of use after synchronize or append.
-  std::span<const float> logits() const { return logits_; }
-  std::span<const int32_t> tokens() const { return tokens_; }
-
-  // Answers a prompt: synchronizes, then samples until an end-of-generation token, a stop string, the limit, a full
-  // context or an interrupt. The answer's tokens stay in the session.
-  Answer generate(std::span<const int32_t> prompt, std::span<const size_t> snapshot_after,
-                  const decode::Sampler& sampler, const GenerateOptions& options);
-
-  void clear();
+  // Tokens that the state holds.
+  size_t length() const { return loop_.slots()[0].tokens; }
+  void clear() { loop_.clear(); }
 
  private:
-  struct Kept {
-    std::vector<int32_t> tokens;
-    state::Snapshot snapshot;
-  };
-
-  // As if no token had been seen; snapshots stay.
-  void forget();
-  // Goes back to the longest state that is a prefix of `tokens`; returns its length.
-  size_t rewind_to_prefix(std::span<const int32_t> tokens);
-  void compute(std::span<const int32_t> tokens, std::span<const size_t> snapshot_after);
-
-  Engine& engine_;
-  state::Sequence sequence_;
-  std::vector<int32_t> tokens_;
-  std::vector<float> logits_;
-  std::deque<Kept> kept_;  // oldest first, few
+  StepLoop loop_;
+  uint64_t answers_ = 0;
 };
 
 }  // namespace sluice

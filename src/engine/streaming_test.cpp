@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "engine/session.h"
-#include "engine/test_models.h"
+#include "engine/test_loop.h"
 #include "engine/warm_start.h"
 
 namespace sluice {
@@ -118,6 +118,13 @@ TEST_P(Refusal, AdvisesAShorterContextThatFits) {
 
 INSTANTIATE_TEST_SUITE_P(MicroBatch, Refusal, ::testing::Values(0, 64));
 
+// Computes a prompt.
+void see(Engine& engine, const std::vector<int32_t>& tokens) {
+  GenerateOptions nothing;
+  nothing.max_tokens = 0;
+  Session(engine).generate(tokens, {}, engine.sampler({}), nothing);
+}
+
 TEST(ExpertMemory, EnginesOfAnySizeSayTheSame) {
   EngineOptions options = test::micro_options();
   const std::vector<int32_t> prompt = some_tokens(20);
@@ -139,26 +146,25 @@ TEST(ExpertMemory, EnginesOfAnySizeSayTheSame) {
   }
 }
 
-// Two conversations a token at a time, each evicting what the other needs, on several threads.
-TEST(ExpertMemory, SessionsThatTakeTurnsKeepTheirAnswers) {
+// Answers side by side, each evicting what the other needs, on several threads.
+TEST(ExpertMemory, AnswersSideBySideAreWhatTheyAreAlone) {
   EngineOptions options = test::micro_options();
   options.threads = 3;
   options.context = 512;
-  Engine whole(options);
+  options.sequences = 2;
+  test::Loop whole(options);
   options.experts.size = BankSize::per_layer(1);
-  for (const ReadEngine io : {ReadEngine::kAuto, ReadEngine::kThreads}) {
-    options.experts.bank.engine = io;
-    Engine engine(options);
-    Session a(engine), b(engine);
-    const std::vector<int32_t> first = some_tokens(40), second = some_tokens(40, 1);
-    for (size_t n = 1; n <= 40; ++n) {
-      a.synchronize(test::first(first, n));
-      b.synchronize(test::first(second, n));
-    }
-    for (const auto& [session, tokens] : {std::pair(&a, &first), std::pair(&b, &second)}) {
-      Session expected(whole);
-      expected.synchronize(*tokens);
-      EXPECT_TRUE(test::same_bits(session->logits(), expected.logits()));
+  for (const double step_seconds : {0.0, 0.05}) {  // prompts walked layer by layer, and in steps with answers
+    for (const ReadEngine io : {ReadEngine::kAuto, ReadEngine::kThreads}) {
+      options.experts.bank.engine = io;
+      test::Loop loop(options, {.step_seconds = step_seconds});
+      const auto one = test::request(some_tokens(40), 40), two = test::request(some_tokens(90, 1), 20);
+      const auto first = loop.submit(one);
+      while (first->tokens.size() < 10) loop.loop.step();
+      const auto second = loop.submit(two);
+      loop.run();
+      test::expect_same(*first, *whole.answer(one));
+      test::expect_same(*second, *whole.answer(two));
     }
   }
 }
@@ -171,8 +177,7 @@ class WarmStart : public ::testing::Test {
   // Hits of a short prompt with a new engine.
   uint64_t hits() const {
     Engine engine(options);
-    Session session(engine);
-    session.synchronize(some_tokens(3));
+    see(engine, some_tokens(3));
     return engine.bank()->traffic().hits;
   }
 
@@ -234,11 +239,10 @@ TEST(ExpertMemory, AFileThatIsChangedWhileInUseFailsTheAnswer) {
   options.path = path;
   options.experts.size = BankSize::per_layer(1);
   Engine engine(options);
-  Session session(engine);
-  session.synchronize(some_tokens(3));
+  see(engine, some_tokens(3));
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
   try {
-    session.synchronize(some_tokens(9, 1));
+    see(engine, some_tokens(9, 1));
     ADD_FAILURE() << "went on";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kIo);

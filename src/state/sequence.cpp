@@ -1,5 +1,6 @@
 #include "state/sequence.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -35,6 +36,10 @@ void Snapshot::swap(Snapshot& other) noexcept {
   std::swap(pages_, other.pages_);
   std::swap(length_, other.length_);
   std::swap(recurrent_, other.recurrent_);
+}
+
+size_t Snapshot::pages_of_its_own() const {
+  return static_cast<size_t>(std::ranges::count_if(pages_, [&](PageId page) { return !pool_->shared(page); }));
 }
 
 Sequence::Sequence(PagePool& pool, size_t recurrent_floats)
@@ -85,11 +90,14 @@ Snapshot Sequence::snapshot(size_t length, Buffer recurrent) const {
   return Snapshot(pool_, std::span(pages_).first(pages_for(length)), length, std::move(recurrent));
 }
 
-void Sequence::restore(const Snapshot& snapshot) {
-  for (const PageId page : snapshot.pages_) pool_.retain(page);
+void Sequence::restore(const Snapshot& snapshot, size_t length) {
+  if (length > snapshot.length_ || (length < snapshot.length_ && recurrent_.size() > 0))
+    fail(ErrorKind::kInternal, "a state of {} positions can't serve {}", snapshot.length_, length);
+  const auto pages = std::span(snapshot.pages_).first(pages_for(length));
+  for (const PageId page : pages) pool_.retain(page);
   drop_pages();
-  for (const PageId page : snapshot.pages_) set_page(pages_.size(), page);
-  length_ = snapshot.length_;
+  for (const PageId page : pages) set_page(pages_.size(), page);
+  length_ = length;
   step_ = 0;
   if (recurrent_.size() > 0) std::memcpy(recurrent_.data(), snapshot.recurrent_.data(), recurrent_.size());
 }

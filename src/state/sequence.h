@@ -31,6 +31,8 @@ class Snapshot {
   size_t length() const { return length_; }
   // Bytes of its own: the recurrent state.
   size_t bytes() const { return recurrent_.size(); }
+  // Pages that nobody else holds: they are free when it goes.
+  size_t pages_of_its_own() const;
 
  private:
   friend class Sequence;
@@ -72,8 +74,9 @@ class Sequence {
   // captures it there). Throws Error(kLimit) when memory runs out.
   Snapshot snapshot() const;
   Snapshot snapshot(size_t length, Buffer recurrent) const;
-  // Becomes what the snapshot holds.
-  void restore(const Snapshot& snapshot);
+  // Becomes what the snapshot holds, or its first `length` positions where it has no recurrent state.
+  void restore(const Snapshot& snapshot) { restore(snapshot, snapshot.length()); }
+  void restore(const Snapshot& snapshot, size_t length);
   void clear() noexcept;
 
  private:

@@ -1,0 +1,143 @@
+#include "engine/service.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "base/system.h"
+
+namespace sluice {
+
+struct Service::Impl {
+  Impl(Engine& e, ServiceOptions o)
+      : engine(e), options(std::move(o)), loop(engine, options.loop), thread([this] { run(); }) {}
+
+  // To be done on the loop's thread, between steps.
+  void post(std::function<void()> work) {
+    {
+      const std::lock_guard lock(mutex);
+      mail.push_back(std::move(work));
+    }
+    wake.notify_one();
+  }
+
+  void run() {
+    publish();
+    for (;;) {
+      std::deque<std::function<void()>> work;
+      {
+        std::unique_lock lock(mutex);
+        if (loop.idle()) wake.wait(lock, [&] { return !mail.empty() || stopping; });
+        if (stopping) break;
+        work.swap(mail);
+      }
+      for (const auto& item : work) item();
+      // Nobody waits for an engine that has just been asked.
+      if (!work.empty()) progress_at = now_seconds();
+      loop.step();
+      publish();
+    }
+    loop.end_all(StopReason::kShutdown);
+    publish();
+  }
+
+  void publish() {
+    ServiceStatus now;
+    now.slots = loop.slots();
+    now.counters = loop.counters();
+    now.kv_pages = engine.pages().size();
+    now.kv_pages_used = now.kv_pages - engine.pages().free_pages();
+    now.cache_bytes = loop.cache().budget();
+    now.cache_bytes_used = loop.cache().bytes();
+    now.cache_entries = loop.cache().size();
+    now.cache_evicted = loop.cache().evicted();
+    if (experts::Bank* bank = engine.bank()) now.experts = bank->traffic();
+    const std::lock_guard lock(mutex);
+    now.refused = status.refused;
+    status = std::move(now);
+    waiting = loop.waiting();
+    idle = loop.idle();
+    progress_at = now_seconds();
+    changed.notify_all();
+  }
+
+  Engine& engine;
+  const ServiceOptions options;
+  StepLoop loop;
+  mutable std::mutex mutex;
+  std::condition_variable wake, changed;
+  std::deque<std::function<void()>> mail;
+  bool stopping = false, draining = false;
+  uint64_t submitted = 0;
+  size_t posted = 0;   // requests in the mail
+  size_t waiting = 0;  // in the loop's queue
+  bool idle = true;
+  double progress_at = now_seconds();
+  ServiceStatus status;
+  std::thread thread;  // last: it uses all the others
+};
+
+Service::Service(Engine& engine, ServiceOptions options) : impl_(std::make_unique<Impl>(engine, std::move(options))) {}
+
+Service::~Service() { stop(); }
+
+const ServiceOptions& Service::options() const { return impl_->options; }
+
+uint64_t Service::submit(GenerationRequest request, std::shared_ptr<GenerationListener> listener) {
+  Impl& s = *impl_;
+  s.loop.check(request);
+  uint64_t id = 0;
+  {
+    const std::lock_guard lock(s.mutex);
+    if (s.stopping || s.draining) fail(ErrorKind::kLimit, "the server is shutting down");
+    if (s.posted + s.waiting >= s.options.loop.queue) {
+      ++s.status.refused;
+      fail(ErrorKind::kLimit, "{} requests are waiting already; try again later, or start with a larger --queue",
+           s.posted + s.waiting);
+    }
+    id = ++s.submitted;
+    ++s.posted;
+    s.mail.push_back([&s, id, request = std::move(request), listener = std::move(listener)]() mutable {
+      s.loop.submit(id, std::move(request), std::move(listener));
+      const std::lock_guard taken(s.mutex);
+      --s.posted;
+      s.waiting = s.loop.waiting();
+    });
+  }
+  s.wake.notify_one();
+  return id;
+}
+
+void Service::cancel(uint64_t request) {
+  impl_->post([&loop = impl_->loop, request] { loop.cancel(request); });
+}
+
+ServiceStatus Service::status() const {
+  const std::lock_guard lock(impl_->mutex);
+  ServiceStatus status = impl_->status;
+  status.queued = impl_->posted + impl_->waiting;
+  const bool working = !impl_->idle || !impl_->mail.empty();
+  status.seconds_since_progress = working ? now_seconds() - impl_->progress_at : 0;
+  return status;
+}
+
+void Service::drain(double seconds) {
+  std::unique_lock lock(impl_->mutex);
+  impl_->draining = true;
+  impl_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
+                          [&] { return impl_->idle && impl_->mail.empty() && impl_->posted == 0; });
+}
+
+void Service::stop() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->wake.notify_one();
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+}  // namespace sluice
