@@ -146,7 +146,7 @@ constexpr Field kTemplate[] = {
     taken("tools", kArray, "functions that the model may call"),
     taken("tool_choice", kString | kObject,
           "auto, none, required, or {\"type\": \"function\", \"function\": {\"name\"}}"),
-    taken("parallel_tool_calls", kBoolean, "false: the answer ends after its first call"),
+    taken("parallel_tool_calls", kBoolean, "false: an answer has one call at most"),
     taken("chat_template_kwargs", kObject, "variables of the template, such as enable_thinking"),
     taken("enable_thinking", kBoolean, "whether a thinking model thinks first; where left out the template chooses"),
     taken("reasoning_effort", kString, "none: the model doesn't think; else a variable of the template"),

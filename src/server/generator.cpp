@@ -7,7 +7,6 @@ namespace {
 class ServiceGenerator : public Generator {
  public:
   explicit ServiceGenerator(Service& service) : service_(service) {}
-  const ServiceOptions& options() const override { return service_.options(); }
   uint64_t submit(GenerationRequest request, std::shared_ptr<GenerationListener> listener) override {
     return service_.submit(std::move(request), std::move(listener));
   }

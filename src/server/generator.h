@@ -12,7 +12,6 @@ namespace sluice::server {
 class Generator {
  public:
   virtual ~Generator() = default;
-  virtual const ServiceOptions& options() const = 0;
   virtual uint64_t submit(GenerationRequest request, std::shared_ptr<GenerationListener> listener) = 0;
   virtual void cancel(uint64_t request) = 0;
   virtual ServiceStatus status() const = 0;
