@@ -1,6 +1,7 @@
 #include "server/chat_format.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "chat/reasoning.h"
 #include "chat/template.h"
@@ -10,33 +11,32 @@ namespace sluice::server {
 
 namespace {
 
-class ReasoningReader : public AnswerReader {
+class ParsingReader : public AnswerReader {
  public:
-  ReasoningReader(bool inside, bool part_reasoning) : splitter_(inside), part_reasoning_(part_reasoning) {}
+  ParsingReader(const ChatQuestion& question, const ChatPromptMade& prompt)
+      : tools_(question.tool_choice == ToolChoice::kNone ? jinja::Value() : question.tools),
+        parser_(tools_, prompt.inside_reasoning, question.part_reasoning),
+        opening_(parser_.feed(prompt.opening)) {}
 
-  std::vector<ChatPart> token(int32_t, const std::string& text) override {
-    return part_reasoning_ ? parts_of(splitter_.feed(text)) : parts_of({{}, text});
-  }
+  std::vector<AnswerDelta> token(int32_t, const std::string& text) override { return with_opening(parser_.feed(text)); }
 
-  std::vector<ChatPart> finish(const std::string& text, bool) override {
-    if (!part_reasoning_) return parts_of({{}, text});
-    OutputDelta delta = splitter_.feed(text);
-    const OutputDelta end = splitter_.finish();
-    delta.reasoning += end.reasoning;
-    delta.content += end.content;
-    return parts_of(std::move(delta));
+  std::vector<AnswerDelta> finish(const std::string& text, bool) override {
+    std::vector<AnswerDelta> out = with_opening(parser_.feed(text));
+    for (AnswerDelta& delta : parser_.finish()) out.push_back(std::move(delta));
+    return out;
   }
 
  private:
-  static std::vector<ChatPart> parts_of(OutputDelta delta) {
-    std::vector<ChatPart> parts;
-    if (!delta.reasoning.empty()) parts.push_back({ChatPart::Kind::kReasoning, std::move(delta.reasoning)});
-    if (!delta.content.empty()) parts.push_back({ChatPart::Kind::kContent, std::move(delta.content)});
-    return parts;
+  std::vector<AnswerDelta> with_opening(std::vector<AnswerDelta> deltas) {
+    if (opening_.empty()) return deltas;
+    std::vector<AnswerDelta> out = std::exchange(opening_, {});
+    for (AnswerDelta& delta : deltas) out.push_back(std::move(delta));
+    return out;
   }
 
-  ReasoningSplitter splitter_;
-  bool part_reasoning_;
+  ToolSet tools_;
+  AnswerParser parser_;
+  std::vector<AnswerDelta> opening_;  // of what the prompt has begun
 };
 
 class TemplateFormat : public ChatFormat {
@@ -54,19 +54,24 @@ class TemplateFormat : public ChatFormat {
                     .variables = question.variables};
     ChatPromptMade made;
     made.text = template_.render(chat);
+    made.inside_reasoning = prompt_opens_reasoning(made.text);
+    if (question.tool_choice == ToolChoice::kRequired || question.tool_choice == ToolChoice::kNamed) {
+      made.opening = call_opening(call_format(source_), question.tool_name, made.inside_reasoning);
+      made.text += made.opening;
+    }
     made.tokens = tokens_of(made.text);
     // Where the answer's turn begins, earlier turns may be written anew later on.
     chat.add_generation_prompt = false;
     const std::vector<int32_t> before = tokens_of(template_.render(chat));
     const auto common = static_cast<size_t>(std::ranges::mismatch(before, made.tokens).in1 - before.begin());
     if (common > 0 && common < made.tokens.size()) made.turn_starts.push_back(common);
-    if (question.reasoning_tokens && prompt_opens_reasoning(made.text))
+    if (question.reasoning_tokens && made.inside_reasoning && made.opening.empty())
       made.reasoning_limit = {*question.reasoning_tokens, tokenizer_.encode("\n</think>\n\n", /*parse_special=*/true)};
     return made;
   }
 
   std::unique_ptr<AnswerReader> reader(const ChatQuestion& question, const ChatPromptMade& prompt) const override {
-    return std::make_unique<ReasoningReader>(prompt_opens_reasoning(prompt.text), question.part_reasoning);
+    return std::make_unique<ParsingReader>(question, prompt);
   }
 
   const std::string& source() const override { return source_; }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "chat/answer.h"
 #include "chat/jinja/value.h"
 #include "chat/tokenizer.h"
 #include "engine/generation.h"
@@ -29,25 +30,19 @@ struct ChatQuestion {
   std::optional<uint32_t> reasoning_tokens;
 };
 
-// A part of an answer, in the order in which the model wrote it.
-struct ChatPart {
-  enum class Kind : uint8_t { kReasoning, kContent, kCall, kArguments };
-  Kind kind;
-  std::string text;  // of kCall, which begins a call: the function's name; of kArguments: a piece of a JSON text
-  size_t call = 0;   // of those two: the call's number, from 0
-};
-
 // Reads one answer while it comes.
 class AnswerReader {
  public:
   virtual ~AnswerReader() = default;
-  virtual std::vector<ChatPart> token(int32_t id, const std::string& text) = 0;
+  virtual std::vector<AnswerDelta> token(int32_t id, const std::string& text) = 0;
   // The end, with what was held back until then. `whole`: the model ended it, or a stop string.
-  virtual std::vector<ChatPart> finish(const std::string& text, bool whole) = 0;
+  virtual std::vector<AnswerDelta> finish(const std::string& text, bool whole) = 0;
 };
 
 struct ChatPromptMade {
   std::string text;
+  std::string opening;  // the end of `text` that is the beginning of the answer already: a call, where one is wanted
+  bool inside_reasoning = false;  // the model goes on inside a think block
   std::vector<int32_t> tokens;
   std::vector<size_t> turn_starts;
   std::optional<ReasoningLimit> reasoning_limit;
@@ -64,7 +59,7 @@ class ChatFormat {
   virtual const std::string& source() const = 0;
 };
 
-// By a template, with reasoning set apart. `tokenizer` must outlive it. Throws jinja::TemplateError.
+// By a template, with AnswerParser. `tokenizer` must outlive it. Throws jinja::TemplateError.
 std::unique_ptr<ChatFormat> template_format(const chat::Tokenizer& tokenizer, std::string source);
 
 }  // namespace sluice::server

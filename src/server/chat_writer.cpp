@@ -34,9 +34,9 @@ class ChatWriter : public AnswerWriter {
   std::string token(size_t answer, const TokenEvent& event, const GenerationStats& stats) override {
     Answer& a = answers_[answer];
     if (likely_) a.logprobs.push_back(logprob_entry(event, tokenizer_));
-    const std::vector<ChatPart> parts = a.reader->token(event.token, event.text);
+    const std::vector<AnswerDelta> parts = a.reader->token(event.token, event.text);
     if (!options_.stream) {
-      for (const ChatPart& part : parts) collect(a, part);
+      for (const AnswerDelta& part : parts) collect(a, part);
       return {};
     }
     std::vector<Json> events = events_of(answer, parts);
@@ -53,9 +53,9 @@ class ChatWriter : public AnswerWriter {
     stats_[answer] = stats;
     a.reason = reason;
     const bool whole = reason == StopReason::kEndOfText || reason == StopReason::kStopString;
-    const std::vector<ChatPart> parts = a.reader->finish(text, whole);
+    const std::vector<AnswerDelta> parts = a.reader->finish(text, whole);
     if (!options_.stream) {
-      for (const ChatPart& part : parts) collect(a, part);
+      for (const AnswerDelta& part : parts) collect(a, part);
       return {};
     }
     std::vector<Json> events = events_of(answer, parts);
@@ -126,8 +126,8 @@ class ChatWriter : public AnswerWriter {
   }
 
   // Calls behind the only one that was wanted are left out.
-  bool taken(Answer& a, const ChatPart& part) const {
-    if (part.kind == ChatPart::Kind::kCall) {
+  bool taken(Answer& a, const AnswerDelta& part) const {
+    if (part.kind == AnswerDelta::Kind::kCall) {
       a.over = a.over || (one_call_ && part.call > 0);
       if (!a.over) a.calls = part.call + 1;
     }
@@ -136,24 +136,24 @@ class ChatWriter : public AnswerWriter {
 
   std::string call_id(size_t answer, size_t call) const { return fmt::format("call_{}_{}_{}", head_.id, answer, call); }
 
-  std::vector<Json> events_of(size_t answer, const std::vector<ChatPart>& parts) {
+  std::vector<Json> events_of(size_t answer, const std::vector<AnswerDelta>& parts) {
     std::vector<Json> events;
-    for (const ChatPart& part : parts) {
+    for (const AnswerDelta& part : parts) {
       if (!taken(answers_[answer], part)) continue;
       switch (part.kind) {
-        case ChatPart::Kind::kReasoning:
+        case AnswerDelta::Kind::kReasoning:
           events.push_back(event_of(answer, {{"reasoning_content", part.text}}));
           break;
-        case ChatPart::Kind::kContent:
+        case AnswerDelta::Kind::kContent:
           events.push_back(event_of(answer, {{"content", part.text}}));
           break;
-        case ChatPart::Kind::kCall:
+        case AnswerDelta::Kind::kCall:
           events.push_back(event_of(answer, call_delta({{"index", part.call},
                                                         {"id", call_id(answer, part.call)},
                                                         {"type", "function"},
                                                         {"function", {{"name", part.text}, {"arguments", ""}}}})));
           break;
-        case ChatPart::Kind::kArguments:
+        case AnswerDelta::Kind::kArguments:
           events.push_back(
               event_of(answer, call_delta({{"index", part.call}, {"function", {{"arguments", part.text}}}})));
           break;
@@ -168,21 +168,21 @@ class ChatWriter : public AnswerWriter {
     return delta;
   }
 
-  void collect(Answer& a, const ChatPart& part) const {
+  void collect(Answer& a, const AnswerDelta& part) const {
     if (!taken(a, part)) return;
     switch (part.kind) {
-      case ChatPart::Kind::kReasoning:
+      case AnswerDelta::Kind::kReasoning:
         a.reasoning += part.text;
         break;
-      case ChatPart::Kind::kContent:
+      case AnswerDelta::Kind::kContent:
         a.content += part.text;
         break;
-      case ChatPart::Kind::kCall:
+      case AnswerDelta::Kind::kCall:
         a.tool_calls.push_back({{"id", call_id(static_cast<size_t>(&a - answers_.data()), part.call)},
                                 {"type", "function"},
                                 {"function", {{"name", part.text}, {"arguments", ""}}}});
         break;
-      case ChatPart::Kind::kArguments:
+      case AnswerDelta::Kind::kArguments:
         a.tool_calls[part.call]["function"]["arguments"].get_ref<std::string&>() += part.text;
         break;
     }
