@@ -1,4 +1,4 @@
-"""The server's endpoints and fields over real sockets, with the demo model: what llama-server and OpenAI's API promise."""
+"""The server's endpoints and fields over real sockets, with the demo model: what llama-server and OpenAI promise."""
 
 import concurrent.futures
 import math
