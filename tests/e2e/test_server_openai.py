@@ -57,7 +57,8 @@ def test_a_conversation(ask):
 
 def test_streaming(ask):
     whole = ask("Tell me a story about a fox.", max_tokens=30).choices[0].message.content
-    chunks = list(ask("Tell me a story about a fox.", max_tokens=30, stream=True, stream_options={"include_usage": True}))
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    chunks = list(ask("Tell me a story about a fox.", max_tokens=30, **options))
     assert chunks[-1].usage.completion_tokens == 30 and not chunks[-1].choices
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1]) == whole
     assert len(chunks) > 10
