@@ -44,7 +44,7 @@ MALFORMED = [
     b'{"prompt": "a", "stop": [{}], "messages": [{"role": "user", "content": "a"}], "temperature": []}',
 ]  # fmt: skip
 GARBAGE = [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"POST /completion HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
-           b"GET / HTTP/9.9\r\n\r\n", b"POST /completion HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]
+           b"GET / HTTP/9.9\r\n\r\n", b"POST /completion HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n"]
 
 
 def questions():

@@ -43,6 +43,8 @@ size_t RequestReader::feed(std::string_view bytes) {
   size_t used = 0;
   while (used < bytes.size() && !done() && status_ == 0) {
     const bool in_head = !parser_->is_header_done();
+    // Beast asserts that the last chunk doesn't come in less than these bytes; nothing that is shorter can end a body.
+    if (!in_head && parser_->chunked() && bytes.size() - used < kLastChunk.size()) return used;
     error_code error;
     const size_t n = parser_->put(boost::asio::buffer(bytes.data() + used, bytes.size() - used), error);
     used += n;

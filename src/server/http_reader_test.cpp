@@ -71,7 +71,7 @@ TEST(RequestReader, TellsMalformedFromTooLarge) {
       {400, "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n"},
       {400, "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"},
       {400, "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"},
-      {400, "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"},
+      {400, "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n"},
       {413, fmt::format("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n", kMaxBody + 1)},
       {413, "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + std::string(0x65, 'x')},
       {431, "GET / HTTP/1.1\r\nX: " + long_value},
