@@ -4,7 +4,7 @@
 
 set(headers "${CMAKE_BINARY_DIR}/cross_include")
 file(MAKE_DIRECTORY "${headers}")
-foreach(folder fmt nlohmann)
+foreach(folder boost fmt nlohmann)
   file(CREATE_LINK "/usr/include/${folder}" "${headers}/${folder}" SYMBOLIC)
 endforeach()
 
@@ -13,6 +13,7 @@ target_include_directories(fmt::fmt INTERFACE "${headers}")
 target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
 add_library(nlohmann_json::nlohmann_json INTERFACE IMPORTED)
 target_include_directories(nlohmann_json::nlohmann_json INTERFACE "${headers}")
+set(Boost_INCLUDE_DIRS "${headers}")
 
 if(SLUICE_TESTS)
   add_subdirectory(/usr/src/googletest "${CMAKE_BINARY_DIR}/googletest" EXCLUDE_FROM_ALL)
