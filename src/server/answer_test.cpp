@@ -162,8 +162,9 @@ TEST_F(Answers, ARequiredCallIsBegunForTheModel) {
                                        R"(,"tool_choice":{"type":"function","function":{"name":"look"}}})");
   const std::string prompt = engine_.tokenizer().decode(asked().prompt, false);
   EXPECT_THAT(prompt, HasSubstr("look"));
-  generator_->play(0, {}, StopReason::kLimit);
+  generator_->play(0, {R"({"n": 3}})", "\n</tool_call>"});
   const Json message = json_of(*got)["choices"][0]["message"];
+  ASSERT_TRUE(message.contains("tool_calls")) << got->head.body;
   EXPECT_EQ(message["tool_calls"][0]["function"]["name"], "look");
 }
 
@@ -216,6 +217,32 @@ TEST_F(Answers, WhatFailsInAStreamIsAnEventOfIt) {
   const auto whole = post("/v1/completions", R"({"prompt":"a"})");
   generator_->asked[1].listener->failed(Error(ErrorKind::kInternal, "it broke"), {});
   EXPECT_EQ(whole->head.status, 500);
+}
+
+TEST_F(Answers, OnAServiceTheyAreWhatASessionSays) {
+  Service service(engine_, {});
+  AppOptions options;
+  options.workers = 0;  // so that both are asked before the service drains
+  App app(options);
+  app.ready(engine_, generator_of(service));
+  const auto whole = std::make_shared<test::FakeExchange>(
+      "POST", "/completion", R"({"prompt":"the","n_predict":12,"temperature":0,"return_tokens":true})");
+  const auto stream = std::make_shared<test::FakeExchange>(
+      "POST", "/completion",
+      R"({"prompt":"the","n_predict":12,"temperature":0,"return_tokens":true,"stream":true,"n_probs":2})");
+  for (const auto& exchange : {whole, stream}) app.handle(exchange);
+  service.drain(60);
+  service.stop();
+  const Json out = json_of(*whole);
+  EXPECT_EQ(out["tokens"].size(), 12u);
+  std::string text;
+  Json tokens = Json::array();
+  for (const Json& event : events_of(*stream)) {
+    text += event["content"].get<std::string>();
+    for (const Json& token : event["tokens"]) tokens.push_back(token);
+  }
+  EXPECT_EQ(text, out["content"]);
+  EXPECT_EQ(tokens, out["tokens"]);
 }
 
 TEST_F(Answers, AShutdownIsToldByName) {
