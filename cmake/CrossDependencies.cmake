@@ -4,7 +4,7 @@
 
 set(headers "${CMAKE_BINARY_DIR}/cross_include")
 file(MAKE_DIRECTORY "${headers}")
-foreach(folder boost fmt nlohmann)
+foreach(folder boost fmt nlohmann spdlog)
   file(CREATE_LINK "/usr/include/${folder}" "${headers}/${folder}" SYMBOLIC)
 endforeach()
 
@@ -13,6 +13,8 @@ target_include_directories(fmt::fmt INTERFACE "${headers}")
 target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
 add_library(nlohmann_json::nlohmann_json INTERFACE IMPORTED)
 target_include_directories(nlohmann_json::nlohmann_json INTERFACE "${headers}")
+add_library(spdlog::spdlog_header_only INTERFACE IMPORTED)
+target_include_directories(spdlog::spdlog_header_only INTERFACE "${headers}")
 set(Boost_INCLUDE_DIRS "${headers}")
 
 if(SLUICE_TESTS)

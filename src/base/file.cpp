@@ -19,6 +19,22 @@ namespace {
 
 constexpr size_t kMaxWrite = size_t{1} << 30;  // Linux cuts a single write at 2 GiB - 4 KiB
 
+std::atomic<int64_t> g_disk_room{-1};  // see fill_disk_after()
+
+// As ::write, which may take fewer bytes than it was given.
+ssize_t write_some(int fd, std::span<const std::byte> bytes) {
+  size_t n = std::min(bytes.size(), kMaxWrite);
+  const int64_t room = g_disk_room;
+  if (room == 0) {
+    errno = ENOSPC;
+    return -1;
+  }
+  if (room > 0) n = std::min(n, static_cast<size_t>(room));
+  const ssize_t written = ::write(fd, bytes.data(), n);
+  if (room > 0 && written > 0) g_disk_room = room - written;
+  return written;
+}
+
 uint64_t length_of(std::span<const iovec> pieces) {
   uint64_t total = 0;
   for (const iovec& piece : pieces) total += piece.iov_len;
@@ -189,7 +205,7 @@ AtomicFileWriter::~AtomicFileWriter() {
 
 void AtomicFileWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_, bytes.data(), std::min(bytes.size(), kMaxWrite));
+    const ssize_t n = write_some(fd_, bytes);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_write(offset_);
     bytes = bytes.subspan(static_cast<size_t>(n));
@@ -223,5 +239,7 @@ void AtomicFileWriter::commit() {
   ::close(fd_);
   fd_ = -1;
 }
+
+void fill_disk_after(int64_t bytes) { g_disk_room = bytes; }
 
 }  // namespace sluice

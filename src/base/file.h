@@ -82,4 +82,8 @@ class AtomicFileWriter {
   uint64_t offset_ = 0;
 };
 
+// For tests: the disk that AtomicFileWriters write to has room for so many bytes more, and is full then (ENOSPC). A
+// negative number turns that off.
+void fill_disk_after(int64_t bytes);
+
 }  // namespace sluice

@@ -131,5 +131,25 @@ TEST(AtomicFileWriter, LeavesTheOldFileUntilCommit) {
   EXPECT_EQ(read_text_file(path), "new");
 }
 
+TEST(AtomicFileWriter, AFullDiskIsAnErrorThatLeavesTheOldFileAndNothingElse) {
+  const std::string folder = temp_path("full_disk");
+  std::filesystem::create_directories(folder);
+  const std::string path = write_temp("full_disk/file", "old");
+  for (int64_t room = 0; room < 10; ++room) {
+    fill_disk_after(room);
+    const std::string message = message_of([&] {
+      AtomicFileWriter writer(path);
+      writer.write("0123");
+      writer.write("456789");
+      writer.commit();
+    });
+    fill_disk_after(-1);
+    EXPECT_THAT(message, ::testing::AllOf(HasSubstr(fmt::format("offset {}", room)), HasSubstr("No space left")));
+    EXPECT_EQ(read_text_file(path), "old");
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  }
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -10,6 +10,7 @@ namespace sluice::cli {
 std::vector<Command> all_commands();
 
 Command run_command();
+Command serve_command();
 Command info_command();
 Command plan_command();
 Command bench_command();

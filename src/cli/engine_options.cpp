@@ -103,11 +103,12 @@ EngineOptions engine_options(const ModelOptions& model, const ComputeOptions& co
   return options;
 }
 
-std::unique_ptr<Engine> load_engine(EngineOptions options) {
+std::unique_ptr<Engine> load_engine(EngineOptions options, const std::function<void(double)>& loaded) {
   std::unique_ptr<Progress> progress;
   options.progress = [&](uint64_t done, uint64_t total) {
     if (!progress) progress = std::make_unique<Progress>("loading", total, ProgressUnit::kBytes);
     progress->update(done);
+    if (loaded && total > 0) loaded(static_cast<double>(done) / static_cast<double>(total));
   };
   options.planned = [](const MemoryPlan& plan) {
     if (!plan.streams()) return;

@@ -1,6 +1,7 @@
 // From a command's options to an engine: what the flags mean for loading, caches and sampling.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,8 +15,8 @@ namespace sluice::cli {
 EngineOptions engine_options(const ModelOptions& model, const ComputeOptions& compute);
 
 // Loads the model with a line of progress on the terminal, and says what is in force where not all experts fit into
-// memory.
-std::unique_ptr<Engine> load_engine(EngineOptions options);
+// memory. `loaded` is told the share of the file that has been read.
+std::unique_ptr<Engine> load_engine(EngineOptions options, const std::function<void(double)>& loaded = {});
 
 // What went through the experts' memory while this object lived.
 class ExpertReport {

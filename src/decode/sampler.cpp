@@ -19,6 +19,31 @@ void require(bool good, const char* name, double value, const char* limit) {
   if (!good) fail(ErrorKind::kUsage, "sampling parameter {} = {} must be {}", name, value, limit);
 }
 
+constexpr size_t kLanes = 16;  // compared side by side: a vocabulary is long
+
+// No NaN and no +infinity.
+bool all_below_infinity(std::span<const float> values) {
+  uint32_t bad[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      bad[lane] |= !(values[i + lane] < std::numeric_limits<float>::infinity());
+  for (; i < values.size(); ++i) bad[0] |= !(values[i] < std::numeric_limits<float>::infinity());
+  return std::ranges::none_of(bad, [](uint32_t lane) { return lane != 0; });
+}
+
+// The first of the largest.
+size_t index_of_largest(std::span<const float> values) {
+  float largest[kLanes];
+  std::ranges::fill(largest, kNever);
+  size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      largest[lane] = values[i + lane] > largest[lane] ? values[i + lane] : largest[lane];
+  for (; i < values.size(); ++i) largest[0] = std::max(largest[0], values[i]);
+  return static_cast<size_t>(std::ranges::find(values, *std::ranges::max_element(largest)) - values.begin());
+}
+
 }  // namespace
 
 Sampler::Sampler(SamplingParameters parameters, size_t n_vocab, std::span<const int32_t> never)
@@ -51,16 +76,24 @@ void Sampler::penalize(std::span<const int32_t> history, std::vector<float>& log
 
 // The top-k tokens, likeliest first, the lower id first on a tie, with their weights.
 std::vector<Sampler::Candidate> Sampler::candidates(const std::vector<float>& logits) const {
-  std::vector<Candidate> list;
-  list.reserve(n_vocab_);
-  for (size_t id = 0; id < n_vocab_; ++id)
-    if (logits[id] != kNever) list.push_back({static_cast<int32_t>(id), logits[id], 0.0});
   const auto likelier = [](const Candidate& a, const Candidate& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
   };
-  const size_t keep = parameters_.top_k == 0 ? list.size() : std::min<size_t>(parameters_.top_k, list.size());
-  std::partial_sort(list.begin(), list.begin() + static_cast<ptrdiff_t>(keep), list.end(), likelier);
-  list.resize(keep);
+  const size_t keep = parameters_.top_k == 0 ? n_vocab_ : std::min<size_t>(parameters_.top_k, n_vocab_);
+  std::vector<Candidate> list;  // a heap, the least likely in front: nearly all tokens are seen to be less at a glance
+  list.reserve(keep);
+  float least = kNever;  // not above this: no candidate
+  for (size_t id = 0; id < n_vocab_; ++id) {
+    if (logits[id] <= least) continue;
+    if (list.size() == keep) {
+      std::ranges::pop_heap(list, likelier);
+      list.pop_back();
+    }
+    list.push_back({static_cast<int32_t>(id), logits[id], 0.0});
+    std::ranges::push_heap(list, likelier);
+    if (list.size() == keep) least = list.front().logit;
+  }
+  std::ranges::sort_heap(list, likelier);
   for (Candidate& c : list) c.weight = ops::exp(double{c.logit} - list[0].logit);
   return list;
 }
@@ -77,15 +110,13 @@ void Sampler::keep_top_p(std::vector<Candidate>& list) const {
 int32_t Sampler::sample(std::span<const float> logits, std::span<const int32_t> history, uint32_t position,
                         uint64_t sequence) const {
   std::vector<float> adjusted(logits.begin(), logits.end());
-  for (const float logit : adjusted)
-    if (std::isnan(logit) || logit == std::numeric_limits<float>::infinity())
-      fail(ErrorKind::kInternal, "the model's logits at position {} are not finite; is the model file damaged?",
-           position);
+  if (!all_below_infinity(logits))
+    fail(ErrorKind::kInternal, "the model's logits at position {} are not finite; is the model file damaged?",
+         position);
   for (const auto& [id, bias] : parameters_.logit_bias) adjusted[static_cast<size_t>(id)] += bias;
   penalize(history, adjusted);
   for (const int32_t id : never_) adjusted[static_cast<size_t>(id)] = kNever;
-  if (parameters_.temperature == 0.0f)
-    return static_cast<int32_t>(std::ranges::max_element(adjusted) - adjusted.begin());
+  if (parameters_.temperature == 0.0f) return static_cast<int32_t>(index_of_largest(adjusted));
 
   std::vector<Candidate> list = candidates(adjusted);
   if (list.empty()) fail(ErrorKind::kUsage, "every token is forbidden by a logit bias");

@@ -1,7 +1,5 @@
 #include "engine/conversation.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "chat/reasoning.h"
 
@@ -16,45 +14,33 @@ const std::string& source_of(const Engine& engine, const std::string* given) {
        "the model file has no chat template: name one with --chat-template-file, or use --no-chat");
 }
 
-std::string text_of(const Engine& engine, std::optional<int32_t> token) {
-  return token ? engine.tokenizer().text(*token) : std::string();
-}
+// More than a chat on a terminal comes to.
+constexpr size_t kMostAnswers = 1024, kMostAnswerBytes = size_t{16} << 20;
 
 }  // namespace
 
 std::vector<int32_t> completion_tokens(const Engine& engine, const std::string& text) {
-  const chat::Tokenizer& tokenizer = engine.tokenizer();
-  std::vector<int32_t> tokens = tokenizer.encode(text, /*parse_special=*/true);
-  const bool wanted = tokenizer.add_bos() && tokenizer.bos().has_value();
-  if (wanted && (tokens.empty() || tokens[0] != *tokenizer.bos())) tokens.insert(tokens.begin(), *tokenizer.bos());
-  return tokens;
+  return prompt_tokens(engine.tokenizer(), text);
 }
 
 Conversation::Conversation(Engine& engine, const std::string* template_source)
-    : engine_(engine),
-      template_(source_of(engine, template_source), text_of(engine, engine.tokenizer().bos()),
-                text_of(engine, engine.tokenizer().eos())),
+    : prompter_(engine.tokenizer(), source_of(engine, template_source)),
+      memory_(kMostAnswers, kMostAnswerBytes),
       session_(engine) {}
 
 ChatPromptTokens Conversation::prompt(const jinja::Value& messages, const ChatOptions& options) const {
-  ChatPrompt chat{
-      .messages = messages, .tools = options.tools, .enable_thinking = options.enable_thinking, .variables = {}};
-  const std::string text = template_.render(chat);
-  ChatPromptTokens prompt{completion_tokens(engine_, text), {}, prompt_opens_reasoning(text)};
-  // Where the answer's turn begins: templates that drop earlier reasoning change the text behind this place, not
-  // before.
-  chat.add_generation_prompt = false;
-  const std::vector<int32_t> before = completion_tokens(engine_, template_.render(chat));
-  const auto common = static_cast<size_t>(std::ranges::mismatch(before, prompt.tokens).in1 - before.begin());
-  if (common > 0 && common < prompt.tokens.size()) prompt.turn_starts.push_back(common);
-  return prompt;
+  ChatRequest request;
+  request.chat.messages = messages;
+  request.chat.tools = options.tools;
+  request.chat.enable_thinking = options.enable_thinking;
+  return prompter_.prompt(request, &memory_);
 }
 
 ChatAnswer Conversation::answer(const jinja::Value& messages, const decode::Sampler& sampler,
                                 const ChatOptions& options) {
-  const ChatPromptTokens prompt_tokens = prompt(messages, options);
+  const ChatPromptTokens asked = prompt(messages, options);
   ChatAnswer out;
-  ReasoningSplitter splitter(prompt_tokens.opens_reasoning);
+  ReasoningSplitter splitter(asked.opens_reasoning);
   const auto take = [&](const OutputDelta& delta) {
     out.reasoning += delta.reasoning;
     out.content += delta.content;
@@ -63,8 +49,10 @@ ChatAnswer Conversation::answer(const jinja::Value& messages, const decode::Samp
   };
   GenerateOptions generate = options.generate;
   generate.on_text = [&](const std::string& text) { return take(splitter.feed(text)); };
-  out.answer = session_.generate(prompt_tokens.tokens, prompt_tokens.turn_starts, sampler, generate);
+  out.answer = session_.generate(asked.tokens, asked.turn_starts, sampler, generate);
   take(splitter.finish());
+  const bool whole = out.answer.reason == StopReason::kEndOfText || out.answer.reason == StopReason::kLimit;
+  if (whole) memory_.remember(remembered_answer(asked, out.answer.tokens), {out.reasoning, out.content, {}});
   return out;
 }
 

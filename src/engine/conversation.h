@@ -6,8 +6,8 @@
 #include <string>
 
 #include "chat/jinja/value.h"
+#include "chat/prompter.h"
 #include "chat/reasoning.h"
-#include "chat/template.h"
 #include "engine/session.h"
 
 namespace sluice {
@@ -26,19 +26,13 @@ struct ChatAnswer {
   std::string content;
 };
 
-// The prompt of a chat: its tokens, and the numbers of tokens after which a later turn may start anew.
-struct ChatPromptTokens {
-  std::vector<int32_t> tokens;
-  std::vector<size_t> turn_starts;
-  bool opens_reasoning = false;
-};
-
 class Conversation {
  public:
   // With the template of the model file, or with another one's source. Throws Error(kUnsupported) when there is
   // neither, and jinja::TemplateError for one that can't be parsed.
   Conversation(Engine& engine, const std::string* template_source = nullptr);
 
+  // Answers given before stand in it as they were generated: see ChatPrompter.
   ChatPromptTokens prompt(const jinja::Value& messages, const ChatOptions& options) const;
 
   // Answers `messages`, a list as in the OpenAI chat API. Tokens that the session has seen already, up to the end of
@@ -48,8 +42,8 @@ class Conversation {
   Session& session() { return session_; }
 
  private:
-  Engine& engine_;
-  ChatTemplate template_;
+  ChatPrompter prompter_;
+  mutable AnswerMemory memory_;  // a prompt changes what it forgets first
   Session session_;
 };
 

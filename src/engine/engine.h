@@ -103,6 +103,7 @@ class Engine {
   explicit Engine(const EngineOptions& options);
   ~Engine();
 
+  const ModelFile& file() const { return file_; }
   const model::Model& model() const { return model_; }
   const gguf::Metadata& metadata() const { return file_.container.metadata(); }
   const chat::Tokenizer& tokenizer() const { return tokenizer_; }

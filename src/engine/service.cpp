@@ -4,10 +4,13 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/system.h"
+#include "engine/slot_file.h"
 
 namespace sluice {
 
@@ -64,8 +67,60 @@ struct Service::Impl {
     changed.notify_all();
   }
 
+  // Does something to a slot file, and tells how it went. The loop waits meanwhile: what is saved must not change.
+  template <typename Work>
+  void with_slot_file(uint32_t slot, const std::string& name, Work work, const SlotDone& done) {
+    post([this, slot, name, work, done] {
+      const double start = now_seconds();
+      SlotFileResult result{slot, name, 0, 0, 0};
+      try {
+        work(result);
+        result.seconds = now_seconds() - start;
+        done(&result, nullptr);
+      } catch (const Error& error) {
+        done(nullptr, &error);
+      }
+    });
+  }
+
+  std::string path_of(const std::string& name) const {
+    if (options.slot_folder.empty())
+      fail(ErrorKind::kUnsupported, "slots can't be saved: the server was started without --slot-save-path");
+    return slot_file_path(options.slot_folder, name);
+  }
+
+  const SlotIdentity& identity() {
+    if (!known_identity) known_identity = slot_identity(engine);
+    return *known_identity;
+  }
+
+  void save(SlotFileResult& result) {
+    const std::string path = path_of(result.file);
+    const SavedSlot saved = loop.saved(result.slot);
+    if (saved.tokens.empty()) fail(ErrorKind::kUsage, "slot {} is empty: there is nothing to save", result.slot);
+    std::vector<StateToSave> states = {{saved.tokens, &saved.state}};
+    for (const auto& [tokens, state] : saved.kept) states.push_back({tokens, state});
+    result.tokens = saved.tokens.size();
+    result.bytes = write_slot_file(path, identity(), engine.pages(), states);
+  }
+
+  // The slot takes the file's own state, the cache the others.
+  void restore(SlotFileResult& result) {
+    const std::string path = path_of(result.file);
+    loop.check_idle(result.slot);
+    const auto file = open_file(path);
+    const SlotLimits limits{engine.context_size(), engine.model().hp.n_vocab};
+    loop.make_room(file->size() / engine.pages().page_bytes() + 1);
+    std::vector<SavedState> states = read_slot_file(*file, identity(), limits, engine.pages());
+    result.tokens = states[0].tokens.size();
+    result.bytes = file->size();
+    loop.restore(result.slot, states[0].tokens, states[0].snapshot);
+    for (SavedState& state : states) loop.keep(std::move(state.tokens), std::move(state.snapshot));
+  }
+
   Engine& engine;
   const ServiceOptions options;
+  std::optional<SlotIdentity> known_identity;
   StepLoop loop;
   mutable std::mutex mutex;
   std::condition_variable wake, changed;
@@ -122,6 +177,21 @@ ServiceStatus Service::status() const {
   const bool working = !impl_->idle || !impl_->mail.empty();
   status.seconds_since_progress = working ? now_seconds() - impl_->progress_at : 0;
   return status;
+}
+
+void Service::save_slot(uint32_t slot, const std::string& file, SlotDone done) {
+  impl_->with_slot_file(
+      slot, file, [s = impl_.get()](SlotFileResult& result) { s->save(result); }, done);
+}
+
+void Service::restore_slot(uint32_t slot, const std::string& file, SlotDone done) {
+  impl_->with_slot_file(
+      slot, file, [s = impl_.get()](SlotFileResult& result) { s->restore(result); }, done);
+}
+
+void Service::erase_slot(uint32_t slot, SlotDone done) {
+  const auto erase = [s = impl_.get()](SlotFileResult& result) { result.tokens = s->loop.erase(result.slot); };
+  impl_->with_slot_file(slot, "", erase, done);
 }
 
 void Service::drain(double seconds) {

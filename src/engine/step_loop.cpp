@@ -515,10 +515,12 @@ void StepLoop::restore(uint32_t number, std::vector<int32_t> tokens, const state
   slot.used = ++uses_;
 }
 
-void StepLoop::erase(uint32_t number) {
+size_t StepLoop::erase(uint32_t number) {
   Slot& slot = idle_slot(number);
+  const size_t erased = slot.tokens.size();
   slot.sequence.clear();
   slot.tokens.clear();
+  return erased;
 }
 
 void StepLoop::clear() {

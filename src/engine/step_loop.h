@@ -80,13 +80,17 @@ class StepLoop {
   const ServiceCounters& counters() const { return counters_; }
   const PromptCache& cache() const { return cache_; }
 
-  // What an idle slot holds. Both throw Error(kUsage) for a slot that there isn't or that is busy.
+  // What an idle slot holds. All throw Error(kUsage) for a slot that there isn't or that is busy.
+  void check_idle(uint32_t slot) { idle_slot(slot); }
   SavedSlot saved(uint32_t slot);
   void restore(uint32_t slot, std::vector<int32_t> tokens, const state::Snapshot& state);
   void keep(std::vector<int32_t> tokens, state::Snapshot snapshot) {
     cache_.keep(std::move(tokens), std::move(snapshot));
   }
-  void erase(uint32_t slot);
+  // Lets go what is only kept, the least valuable first, until so many pages are free or nothing is left.
+  void make_room(size_t pages) { cache_.make_room(pages); }
+  // Forgets them; their number.
+  size_t erase(uint32_t slot);
   // Every slot and the cache.
   void clear();
 

@@ -1,7 +1,9 @@
 // The three formats of answers, whole and as streams, from requests as clients send them.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
+#include <span>
 
 #include "server/json.h"
 #include "server/test_server.h"
@@ -166,6 +168,19 @@ TEST_F(Answers, ARequiredCallIsBegunForTheModel) {
   const Json message = json_of(*got)["choices"][0]["message"];
   ASSERT_TRUE(message.contains("tool_calls")) << got->head.body;
   EXPECT_EQ(message["tool_calls"][0]["function"]["name"], "look");
+}
+
+TEST_F(Answers, AnAnswerThatComesBackStandsInThePromptAsItWasGenerated) {
+  post("/v1/chat/completions", std::string("{") + kChat + "}");
+  generator_->play(0, {"A", "A"});  // as tokens that the text "AA" would not become
+  post("/v1/chat/completions",
+       R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"AA"},
+                       {"role":"user","content":"more"}]})");
+  std::vector<int32_t> before = asked(0).prompt;
+  before.insert(before.end(), {65, 65});
+  ASSERT_GT(asked(1).prompt.size(), before.size());
+  EXPECT_TRUE(std::ranges::equal(before, std::span(asked(1).prompt).first(before.size())));
+  EXPECT_FALSE(asked(1).turn_starts.empty());
 }
 
 TEST_F(Answers, WithoutParallelCallsTheAnswerEndsBehindTheFirst) {

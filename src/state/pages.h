@@ -25,6 +25,7 @@ class PagePool {
 
   bool shared(PageId page) const { return holders_[page] > 1; }
   std::byte* data(PageId page) { return memory_.data() + page * page_bytes_; }
+  const std::byte* data(PageId page) const { return memory_.data() + page * page_bytes_; }
   size_t page_bytes() const { return page_bytes_; }
   size_t size() const { return holders_.size(); }
   size_t free_pages() const { return free_.size(); }

@@ -34,6 +34,10 @@ class Snapshot {
   // Pages that nobody else holds: they are free when it goes.
   size_t pages_of_its_own() const;
 
+  // For those who save it: its pages by position / kTile, and the recurrent state.
+  std::span<const PageId> pages() const { return pages_; }
+  std::span<const std::byte> recurrent() const { return recurrent_.bytes(); }
+
  private:
   friend class Sequence;
   void swap(Snapshot& other) noexcept;

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 
 import pytest
+from server import Server
 from streaming import make_synthetic
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -117,6 +118,35 @@ def smollm2() -> pathlib.Path:
     if not SMOLLM2.exists():
         pytest.skip(f"{SMOLLM2.name} is not here: ./dev setup fetches it")
     return SMOLLM2
+
+
+@pytest.fixture
+def serve(binary, environment, demo):
+    """Starts a server that is ready: serve("-np", 2) -> Server. Ends when the test does."""
+    servers = []
+
+    def begin(*arguments, model=demo, env=None, ready=True, **keywords):
+        servers.append(Server(binary, environment | (env or {}), model, *arguments, **keywords))
+        return servers[-1].wait_until_ready() if ready else servers[-1]
+
+    yield begin
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def server(binary, environment, demo):
+    """A server of the demo model that the tests of a file share. It must be alive when they are over."""
+    shared = Server(binary, environment, demo, "-np", 4, "--metrics", "--threads-http", 2).wait_until_ready()
+    yield shared
+    code = shared.process.poll()
+    shared.stop()
+    assert code is None, f"it ended with {code}:\n{shared.log}"
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return server.client()
 
 
 @pytest.fixture

@@ -184,6 +184,7 @@ TEST(JinjaJson, BadTextIsAnErrorWithItsPlace) {
        {"", "{", "[1,]", "{\"a\" 1}", "nul", "1 2", "\"\xFF\"", "[99999999999999999999]", "\"\\ud800\""}) {
     EXPECT_THROW(from_json(text), Error) << text;
   }
+  EXPECT_THROW(from_json(std::string_view("1\0 2", 4)), Error);
   EXPECT_THROW(from_json(repeat("[", 100000)), Error);
   EXPECT_NO_THROW(from_json(repeat("[", 200) + repeat("]", 200)));
   try {

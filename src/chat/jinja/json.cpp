@@ -270,6 +270,10 @@ class Writer {
 }  // namespace
 
 Value from_json(std::string_view text) {
+  // The parser takes a zero byte for the end of the text, and would leave out what follows.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    fail(ErrorKind::kFormat, "JSON, byte {}: a zero byte", zero);
+  }
   Builder builder;
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   return std::move(builder.result);
