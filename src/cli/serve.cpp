@@ -210,14 +210,14 @@ class Server {
  private:
   std::string url() const {
     const bool v6 = options_.host.find(':') != std::string::npos;
-    return fmt::format(v6 ? "http://[{}]:{}" : "http://{}:{}", options_.host, http_.port());
+    return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", options_.host, v6 ? "]" : "", http_.port());
   }
 
   void load() {
     EngineOptions options = serving_engine(options_);
     engine_ = load_engine(std::move(options), [this](double share) { app_.loading(share); });
     service_ = std::make_unique<Service>(*engine_, service_options(options_));
-    app_.ready(*engine_, server::generator_of(*service_), sampling_parameters(options_.sampling, *engine_));
+    app_.ready(*engine_, server::generator_of(*service_));
     const MemoryPlan& plan = engine_->plan();
     log::info("ready", {{"model", options_.model.path},
                         {"load_s", engine_->load_seconds()},

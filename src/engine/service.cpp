@@ -15,8 +15,10 @@
 namespace sluice {
 
 struct Service::Impl {
-  Impl(Engine& e, ServiceOptions o)
-      : engine(e), options(std::move(o)), loop(engine, options.loop), thread([this] { run(); }) {}
+  Impl(Engine& e, ServiceOptions o) : engine(e), options(std::move(o)), loop(engine, options.loop) {
+    publish();  // of an idle loop, for whoever asks first
+    thread = std::thread([this] { run(); });
+  }
 
   // To be done on the loop's thread, between steps.
   void post(std::function<void()> work) {
@@ -28,7 +30,6 @@ struct Service::Impl {
   }
 
   void run() {
-    publish();
     for (;;) {
       std::deque<std::function<void()>> work;
       {

@@ -1,10 +1,9 @@
-"""The server's endpoints and fields over real sockets: what llama-server and OpenAI's API promise, with the demo model."""
+"""The server's endpoints and fields over real sockets, with the demo model: what llama-server and OpenAI promise."""
 
 import concurrent.futures
 import math
 import socket
 
-import httpx
 import pytest
 from server import error_of, events, stream
 
@@ -154,7 +153,8 @@ def test_a_second_call_finds_the_prompt_cached(server):
 
 def test_v1_completions_have_openai_s_shape(server):
     out = server.post("/v1/completions", {"prompt": "1+1=", "max_tokens": 4, "temperature": 0})
-    assert out["object"] == "text_completion" and out["id"].startswith("cmpl-") and out["created"] > 1e9 and out["model"]
+    assert out["object"] == "text_completion" and out["id"].startswith("cmpl-")
+    assert out["created"] > 1e9 and out["model"]
     (choice,) = out["choices"]
     assert choice["text"] == "2" and choice["index"] == 0 and choice["finish_reason"] == "stop"
     assert choice["logprobs"] is None
@@ -262,7 +262,8 @@ def test_chat_logprobs_are_of_the_tokens_that_came(server, client):
 
 
 def test_several_answers_to_one_chat(server):
-    body = ASK | {"messages": [user("Tell me a story about a fox.")], "n": 3, "max_tokens": 12, "temperature": 1.2, "seed": 1}
+    body = ASK | {"messages": [user("Tell me a story about a fox.")], "n": 3, "max_tokens": 12}
+    body |= {"temperature": 3, "min_p": 0, "seed": 1}
     out = server.post("/v1/chat/completions", body)
     assert [choice["index"] for choice in out["choices"]] == [0, 1, 2]
     assert len({choice["message"]["content"] for choice in out["choices"]}) > 1
@@ -276,7 +277,8 @@ def test_tool_calls_come_with_typed_arguments(server):
         out = server.post("/v1/chat/completions", body | {"tool_choice": choice})["choices"][0]
         (call,) = out["message"]["tool_calls"]
         assert out["finish_reason"] == "tool_calls" and call["type"] == "function" and call["id"]
-        assert call["function"] == {"name": "set_timer", "arguments": '{"minutes":8}'}, choice
+        assert call["function"]["name"] == "set_timer", choice
+        assert json.loads(call["function"]["arguments"]) == {"minutes": 8}, choice
     without = server.post("/v1/chat/completions", body | {"tool_choice": "none"})["choices"][0]
     assert "tool_calls" not in without["message"]
 
@@ -345,12 +347,15 @@ def test_a_field_of_a_chat_that_cannot_be_heeded_is_named(client, fields, name):
 
 
 def test_values_that_change_nothing_are_taken(server):
-    neutral = {"mirostat": 0, "grammar": "", "typical_p": 1.0, "xtc_probability": 0, "lora": [], "model": "any", "user": "x"}
+    neutral = {"mirostat": 0, "grammar": "", "typical_p": 1.0, "xtc_probability": 0, "lora": [], "model": "any"}
     assert server.post("/completion", SUM | neutral | {"no_such_field": 1, "seed": None})["content"] == "2"
     assert server.post("/v1/chat/completions", ASK | {"response_format": {"type": "text"}})["choices"]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b'{"prompt": "a"} trailing', b"\xff\xfe", b"[" * 100_000])
+NO_OBJECTS = [b"", b"{", b"[]", b'"text"', b'{"prompt": "a"} trailing', b"\xff\xfe", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("body", NO_OBJECTS, ids=range(len(NO_OBJECTS)))
 def test_bodies_that_are_no_objects_are_400(client, body):
     error_of(client.post("/completion", content=body), 400)
 
@@ -400,8 +405,8 @@ def test_keys(serve, tmp_path):
     one = serve("--api-key", "first", "--api-key-file", file)
     client = one.client()
     assert client.get("/health").status_code == 200, "who watches a server needs no key"
-    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer firs"}, {"Authorization": "first"}):
-        answer = client.post("/completion", json=SUM, headers=headers)
+    for value in (None, "Bearer wrong", "Bearer firs", "first"):
+        answer = client.post("/completion", json=SUM, headers={"Authorization": value} if value else {})
         error_of(answer, 401)
         assert "first" not in answer.text
     for key in ("first", "second", "third"):
@@ -525,7 +530,7 @@ def test_metrics_and_saving_are_off_unless_asked_for(serve):
 def test_a_client_that_leaves_frees_its_slot(serve):
     one = serve("-np", 1)
     body = {"prompt": "12+30=", "n_predict": 3000, "ignore_eos": True, "temperature": 0, "stream": True}
-    with httpx.Client(base_url=one.url, timeout=60) as leaving, leaving.stream("POST", "/completion", json=body) as answer:
+    with one.client() as leaving, leaving.stream("POST", "/completion", json=body) as answer:
         next(events(answer.iter_lines()))
     assert one.post("/completion", SUM)["content"] == "2"
     assert not any(slot["is_processing"] for slot in one.client().get("/slots").json())

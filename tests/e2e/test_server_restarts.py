@@ -181,7 +181,10 @@ def test_options_that_make_no_sense_are_one_line(sluice, demo, arguments):
 
 # ---- how people start it ----
 
-STREAMED = "--moe-mode slot-bank --moe-slot-bank 256 --moe-slot-path persistent --moe-topk 4 --ctx-size 4096 --no-warmup"
+STREAMED = (
+    "--moe-mode slot-bank --moe-slot-bank 256 --moe-slot-path persistent --moe-topk 4 --ctx-size 4096 "
+    "--no-warmup"
+)
 DRAFTED = (
     "--spec-draft-model qwen36-dflash.gguf --spec-type dflash --spec-dflash-cross-ctx 1024 --spec-draft-ngl all "
     "--ctx-size 32768 --n-gpu-layers 999 --n-cpu-moe 4 --flash-attn on --cache-type-k turbo3 --cache-type-v turbo3 "
