@@ -249,7 +249,7 @@ TEST_F(Answers, OnAServiceTheyAreWhatASessionSays) {
   service.drain(60);
   service.stop();
   const Json out = json_of(*whole);
-  EXPECT_EQ(out["tokens"].size(), 12u);
+  EXPECT_EQ(out["tokens"].size(), 12u) << whole->head.body << stream->head.body;
   std::string text;
   Json tokens = Json::array();
   for (const Json& event : events_of(*stream)) {
