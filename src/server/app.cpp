@@ -328,18 +328,18 @@ void App::chat(const CallPtr& call) {
   const Fields fields(body, *call->route->fields());
   call->record.ignored = fields.ignored();
   const ChatRequest request = read_chat(fields, context(), options_.chat);
-  const ChatPromptMade prompt = make_prompt(format, request.question);
-  check_length(prompt.tokens, context());
+  const ChatPromptMade made = make_prompt(format, request.question);
+  check_length(made.prompt.tokens, context());
   std::vector<GenerationRequest> requests(request.options.choices, request.generation);
   for (size_t n = 0; n < requests.size(); ++n) {
-    requests[n].prompt = prompt.tokens;
-    requests[n].turn_starts = prompt.turn_starts;
-    requests[n].reasoning_limit = prompt.reasoning_limit;
+    requests[n].prompt = made.prompt.tokens;
+    requests[n].turn_starts = made.prompt.turn_starts;
+    requests[n].reasoning_limit = made.reasoning_limit;
     requests[n].sequence = n;
   }
   AnswerHead head{call->record.id, options_.alias, std::time(nullptr)};
   start_answer(call, std::move(requests),
-               chat_writer(request, prompt, std::move(head), format, model().engine.tokenizer()), request.options);
+               chat_writer(request, made, std::move(head), format, model().engine.tokenizer()), request.options);
 }
 
 void App::tokenize(Call& call) const {
@@ -379,7 +379,7 @@ void App::apply_template(Call& call) const {
   const jinja::Value body = parse_body(call.request().body);
   const Fields fields(body, template_fields());
   call.record.ignored = fields.ignored();
-  send(call, to_text({{"prompt", make_prompt(format, read_question(fields, options_.limits)).text}}));
+  send(call, to_text({{"prompt", make_prompt(format, read_question(fields, options_.limits)).prompt.text}}));
 }
 
 void App::slot_action(const CallPtr& call) {

@@ -11,6 +11,7 @@
 
 #include "chat/answer.h"
 #include "chat/jinja/value.h"
+#include "chat/prompter.h"
 #include "chat/tokenizer.h"
 #include "engine/generation.h"
 
@@ -26,7 +27,8 @@ struct ChatQuestion {
   std::optional<bool> enable_thinking;  // not set: the template's default
   jinja::Value variables;               // an object of further variables of the template, or None
   bool add_generation_prompt = true;
-  bool part_reasoning = true;  // false: reasoning stays in the content
+  bool continue_final_message = false;  // the answer goes on with the assistant's message at the end
+  bool part_reasoning = true;           // false: reasoning stays in the content
   std::optional<uint32_t> reasoning_tokens;
 };
 
@@ -35,31 +37,27 @@ class AnswerReader {
  public:
   virtual ~AnswerReader() = default;
   virtual std::vector<AnswerDelta> token(int32_t id, const std::string& text) = 0;
-  // The end, with what was held back until then. `whole`: the model ended it, or a stop string.
+  // The end, with what was held back until then. `whole`: the tokens' text is all there, unlike where a stop string was
+  // cut off.
   virtual std::vector<AnswerDelta> finish(const std::string& text, bool whole) = 0;
 };
 
 struct ChatPromptMade {
-  std::string text;
-  std::string opening;  // the end of `text` that is the beginning of the answer already: a call, where one is wanted
-  bool inside_reasoning = false;  // the model goes on inside a think block
-  std::vector<int32_t> tokens;
-  std::vector<size_t> turn_starts;
+  ChatPromptTokens prompt;
   std::optional<ReasoningLimit> reasoning_limit;
 };
 
 class ChatFormat {
  public:
   virtual ~ChatFormat() = default;
-  // Throws Error for messages that the template refuses.
+  // Any thread may ask. Throws Error for messages that the template refuses.
   virtual ChatPromptMade prompt(const ChatQuestion& question) const = 0;
   // For one answer to that prompt.
   virtual std::unique_ptr<AnswerReader> reader(const ChatQuestion& question, const ChatPromptMade& prompt) const = 0;
-  // The template's source.
-  virtual const std::string& source() const = 0;
 };
 
-// By a template, with AnswerParser. `tokenizer` must outlive it. Throws jinja::TemplateError.
-std::unique_ptr<ChatFormat> template_format(const chat::Tokenizer& tokenizer, std::string source);
+// By a template, remembering the answers that were given lately (ChatPrompter, AnswerParser, AnswerMemory). `tokenizer`
+// must outlive it. Throws jinja::TemplateError.
+std::unique_ptr<ChatFormat> template_format(const chat::Tokenizer& tokenizer, const std::string& source);
 
 }  // namespace sluice::server

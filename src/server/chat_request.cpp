@@ -136,6 +136,10 @@ ChatQuestion read_question(const Fields& fields, const RequestLimits& limits) {
   if (const Value* choice = fields.find("tool_choice")) read_tool_choice(*choice, names, question);
   read_variables(fields, question);
   question.add_generation_prompt = fields.flag("add_generation_prompt", true);
+  question.continue_final_message = fields.flag("continue_final_message", false);
+  if (question.continue_final_message && question.tool_choice != ToolChoice::kAuto &&
+      question.tool_choice != ToolChoice::kNone)
+    bad_field("continue_final_message", "an answer that has begun can't be made to begin with a call");
   return question;
 }
 

@@ -52,7 +52,7 @@ class ChatWriter : public AnswerWriter {
     Answer& a = answers_[answer];
     stats_[answer] = stats;
     a.reason = reason;
-    const bool whole = reason == StopReason::kEndOfText || reason == StopReason::kStopString;
+    const bool whole = reason == StopReason::kEndOfText || reason == StopReason::kLimit;
     const std::vector<AnswerDelta> parts = a.reader->finish(text, whole);
     if (!options_.stream) {
       for (const AnswerDelta& part : parts) collect(a, part);

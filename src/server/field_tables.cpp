@@ -151,7 +151,7 @@ constexpr Field kTemplate[] = {
     taken("enable_thinking", kBoolean, "whether a thinking model thinks first; where left out the template chooses"),
     taken("reasoning_effort", kString, "none: the model doesn't think; else a variable of the template"),
     taken("add_generation_prompt", kBoolean, "end the prompt with the opening of an answer (default: true)"),
-    refused("continue_final_message", kBoolean, "an answer that was begun can't be gone on with", is_false),
+    taken("continue_final_message", kBoolean, "the answer goes on with the assistant's message at the end"),
     refused("functions", kArray, "deprecated: see tools", is_empty),
     refused("function_call", kString | kObject, "deprecated: see tool_choice", is_empty),
     refused("response_format", kObject, "answers can't be held to a format yet", is_text_format),
