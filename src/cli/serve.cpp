@@ -141,6 +141,9 @@ void log_request(const server::RequestRecord& r) {
 server::AppOptions app_options(const ServeOptions& options) {
   server::AppOptions app;
   app.alias = options.alias.empty() ? std::filesystem::path(options.model.path).filename().string() : options.alias;
+  app.model_path = options.model.path;
+  app.version = SLUICE_VERSION;
+  app.seed = options.sampling.seed;
   app.keys = api_keys(options);
   app.cors_origin = options.cors;
   app.chat_template = chat_template(options);
@@ -217,7 +220,7 @@ class Server {
     EngineOptions options = serving_engine(options_);
     engine_ = load_engine(std::move(options), [this](double share) { app_.loading(share); });
     service_ = std::make_unique<Service>(*engine_, service_options(options_));
-    app_.ready(*engine_, server::generator_of(*service_));
+    app_.ready(*engine_, server::generator_of(*service_), sampling_parameters(options_.sampling, *engine_));
     const MemoryPlan& plan = engine_->plan();
     log::info("ready", {{"model", options_.model.path},
                         {"load_s", engine_->load_seconds()},

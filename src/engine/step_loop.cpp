@@ -122,10 +122,10 @@ bool StepLoop::idle() const {
 
 void StepLoop::admit() {
   while (!queue_.empty()) {
-    // In the order of arrival; only who wants a certain slot is waited for without holding up the others.
+    // In the order of arrival; who waits for a certain slot or for a prompt's state does not hold up the others.
     const auto next = std::ranges::find_if(queue_, [&](const auto& task) {
       const auto& wanted = task->request().slot;
-      return wanted ? !busy(*wanted) : true;
+      return !(wanted && busy(*wanted)) && !is_being_computed(*task);
     });
     if (next == queue_.end() || !has_room_for(**next)) return;
     const PromptCache::Match match =
@@ -136,6 +136,15 @@ void StepLoop::admit() {
     queue_.erase(next);
     start(*slot, std::move(task), match);
   }
+}
+
+// The same prompt, in another slot: when that is done, its state serves this one too.
+bool StepLoop::is_being_computed(const Task& task) const {
+  if (!task.request().use_cache || !cache_.enabled() || task.answering()) return false;
+  return std::ranges::any_of(slots_, [&](const auto& slot) {
+    return slot->task && !slot->places.empty() && !slot->task->answering() && slot->task->request().use_cache &&
+           slot->task->tokens() == task.tokens();
+  });
 }
 
 bool StepLoop::busy(uint32_t slot) const { return slots_[slot]->task != nullptr || in_walk(slot); }

@@ -121,6 +121,7 @@ class StepLoop {
   void check_deadlines();
 
   void admit();
+  bool is_being_computed(const Task& task) const;
   bool busy(uint32_t slot) const;
   bool has_room_for(const Task& task) const;
   size_t usable(const Slot& slot, std::span<const int32_t> tokens) const;

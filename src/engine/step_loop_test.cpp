@@ -144,6 +144,18 @@ TEST(StepLoop, StatesServeOtherSlots) {
   expect_same(*two, *alone(r));
 }
 
+TEST(StepLoop, TheSamePromptIsComputedOnceForSeveralAnswers) {
+  Loop loop(options_for(3, 16));
+  std::vector<std::shared_ptr<Recorder>> got;
+  GenerationRequest r = request(some_tokens(100));
+  for (r.sequence = 0; r.sequence < 3; ++r.sequence) got.push_back(loop.submit(r));
+  loop.run();
+  for (r.sequence = 0; r.sequence < 3; ++r.sequence) {
+    EXPECT_EQ(got[r.sequence]->stats.computed_tokens, r.sequence == 0 ? 100u : 1u);
+    expect_same(*got[r.sequence], *alone(r));
+  }
+}
+
 TEST(StepLoop, CancelsInThePromptInTheAnswerAndInTheQueue) {
   for (const bool walked : {false, true}) {
     Loop loop(options_for(2, 16), {.step_seconds = walked ? 0.0 : 0.05});

@@ -239,7 +239,7 @@ TEST_F(Answers, OnAServiceTheyAreWhatASessionSays) {
   AppOptions options;
   options.workers = 0;  // so that both are asked before the service drains
   App app(options);
-  app.ready(engine_, generator_of(service));
+  app.ready(engine_, generator_of(service), engine_.sampling_defaults());
   const auto whole = std::make_shared<test::FakeExchange>(
       "POST", "/completion", R"({"prompt":"the","n_predict":12,"temperature":0,"return_tokens":true})");
   const auto stream = std::make_shared<test::FakeExchange>(

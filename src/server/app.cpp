@@ -81,7 +81,7 @@ App::App(AppOptions options) : options_(std::move(options)), id_seed_(random_bit
 
 App::~App() = default;
 
-void App::ready(Engine& engine, std::unique_ptr<Generator> generator) {
+void App::ready(Engine& engine, std::unique_ptr<Generator> generator, decode::SamplingParameters defaults) {
   const std::string* source = options_.chat_template ? &*options_.chat_template : engine.chat_template();
   const auto slots = static_cast<uint32_t>(generator->status().slots.size());
   std::unique_ptr<ChatFormat> format;
@@ -90,7 +90,7 @@ void App::ready(Engine& engine, std::unique_ptr<Generator> generator) {
                     .path = options_.model_path,
                     .version = options_.version,
                     .chat_template = source,
-                    .sampling = options_.sampling.value_or(engine.sampling_defaults()),
+                    .sampling = std::move(defaults),
                     .slots = options_.slots,
                     .metrics = options_.metrics};
   owned_model_ = std::make_unique<Model>(
@@ -258,7 +258,7 @@ void App::health(Call& call) const {
 
 RequestContext App::context() const {
   const Model& m = model();
-  return {m.engine.tokenizer(), m.facts.sampling, m.engine.context_size(), m.slots,
+  return {m.engine.tokenizer(), m.facts.sampling, options_.seed, m.engine.context_size(), m.slots,
           options_.max_tokens,  options_.limits};
 }
 

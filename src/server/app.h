@@ -39,8 +39,7 @@ struct AppOptions {
   std::string cors_origin;                   // of pages that may ask: "*" or one origin; empty: none
   std::optional<std::string> chat_template;  // source; not set: the model file's
   ChatDefaults chat;
-  // Of fields that a request leaves out; not set: the engine's defaults.
-  std::optional<decode::SamplingParameters> sampling;
+  std::optional<uint64_t> seed;       // of requests that bring none; not set: a new one for each
   std::string version;                // of the program
   uint32_t max_tokens = UINT32_MAX;   // of an answer, where the request doesn't say
   double request_limit_s = 0;         // of a request in all; 0: none
@@ -64,7 +63,7 @@ class App {
   void loading(double share) { loaded_share_ = share; }
   // From now on requests are answered; once. `engine` must outlive the App's last exchange. Throws jinja::TemplateError
   // for a chat template that is none.
-  void ready(Engine& engine, std::unique_ptr<Generator> generator);
+  void ready(Engine& engine, std::unique_ptr<Generator> generator, decode::SamplingParameters defaults);
   // From now on what needs the model is refused with 503; answers that are being computed go on.
   void close() { closing_ = true; }
 

@@ -28,6 +28,7 @@ struct RequestLimits {
 struct RequestContext {
   const chat::Tokenizer& tokenizer;
   decode::SamplingParameters sampling;  // of fields that are left out
+  std::optional<uint64_t> seed;         // likewise; not set: a new one for each request
   uint32_t context = 0;                 // tokens of a prompt and its answer
   uint32_t slots = 1;
   uint32_t max_tokens = UINT32_MAX;  // of an answer, where the request doesn't say

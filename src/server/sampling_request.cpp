@@ -146,7 +146,8 @@ decode::SamplingParameters read_sampling(const Fields& fields, const RequestCont
   if (const Value* samplers = fields.find("samplers")) apply_steps(*samplers, p);
   // llama-server writes "a random one" as -1, or as that in 32 bits.
   const std::optional<int64_t> seed = fields.integer("seed");
-  p.seed = !seed || *seed == -1 || *seed == UINT32_MAX ? random_seed() : static_cast<uint64_t>(*seed);
+  const bool given = seed && *seed != -1 && *seed != UINT32_MAX;
+  p.seed = given ? static_cast<uint64_t>(*seed) : context.seed ? *context.seed : random_seed();
   return p;
 }
 

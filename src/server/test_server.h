@@ -148,7 +148,7 @@ class AppTest : public ::testing::Test {
     app_ = std::make_unique<App>(std::move(options));
     auto generator = std::make_unique<FakeGenerator>();
     generator_ = generator.get();
-    app_->ready(engine_, std::move(generator));
+    app_->ready(engine_, std::move(generator), engine_.sampling_defaults());
   }
 
   std::shared_ptr<FakeExchange> ask(const std::string& method, const std::string& path, const std::string& body = "",

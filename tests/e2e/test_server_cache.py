@@ -126,7 +126,8 @@ def test_a_second_turn_computes_what_is_new(chat):
     answer, n, new = chat(messages)
     assert new == n
     _, n2, new = chat([*messages, answer, user("What is my name?")])
-    assert new <= n2 - n + 4 and new < n / 4
+    # The template writes an answer of earlier turns without the empty think block that it was asked for with.
+    assert new <= n2 - n + 8 and new < n / 4
 
 
 def test_a_regenerated_answer_computes_next_to_nothing(chat):
