@@ -88,6 +88,11 @@ void read_tool_choice(const Value& choice, const std::vector<std::string>& names
   }
   if (names.empty() && question.tool_choice == ToolChoice::kRequired)
     bad_field("tool_choice", "a call is required, but there are no tools");
+  // Of one function, its name is as certain as that it is called: small models then have no chance to invent another.
+  if (names.size() == 1 && question.tool_choice == ToolChoice::kRequired) {
+    question.tool_choice = ToolChoice::kNamed;
+    question.tool_name = names[0];
+  }
 }
 
 // The variables of the template, and whether one of them says if the model thinks.

@@ -113,7 +113,8 @@ def test_a_second_signal_ends_it_at_once(serve):
     server = serve("--drain-timeout", 600)
     with httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
         with client.stream("POST", "/completion", json=ENDLESS) as answer:
-            next(events(answer.iter_lines()))
+            stream = events(answer.iter_lines())  # kept: without it the client would leave
+            next(stream)
             server.signal()
             time.sleep(0.2)
             assert server.process.poll() is None, "the answer is still being written"
@@ -196,7 +197,7 @@ def test_command_lines_of_other_servers_start_and_say_what_is_used_instead(serve
     assert right(serve("--moe-sidecar", demo, *STREAMED.split()))
     server = serve(*DRAFTED.split())
     assert right(server)
-    for word in ("--spec-draft-model", "--spec-type", "turbo3", "--n-gpu-layers", "--n-cpu-moe"):
+    for word in ("--spec-draft-model", "--spec-type", "turbo3", "--gpu-layers", "--n-cpu-moe"):
         assert word in server.log, word
 
 
