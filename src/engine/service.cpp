@@ -30,15 +30,17 @@ struct Service::Impl {
   }
 
   void run() {
-    for (;;) {
+    for (bool last = false;;) {
       std::deque<std::function<void()>> work;
       {
         std::unique_lock lock(mutex);
         if (loop.idle()) wake.wait(lock, [&] { return !mail.empty() || stopping; });
-        if (stopping) break;
         work.swap(mail);
+        last = stopping;
       }
+      // Also at the end: whoever has asked hears how it ended.
       for (const auto& item : work) item();
+      if (last) break;
       // Nobody waits for an engine that has just been asked.
       if (!work.empty()) progress_at = now_seconds();
       loop.step();

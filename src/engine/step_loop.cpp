@@ -10,8 +10,10 @@ namespace {
 
 constexpr size_t kTile = ops::cpu::kTile;
 
-// Fewer rows of a prompt than these are not worth a step that answers share with them: weights are read for each step.
-constexpr size_t kWorthwhileRows = 16;
+// Rows of a prompt that a step of answers takes along at least, where a few more rows cost little: without experts the
+// same weights are read for all rows. With experts each row brings its own, and fewer rows than kWorthwhileRows are
+// cheaper in a large pass that is paused for the answers.
+constexpr size_t kLeastRows = 8, kWorthwhileRows = 16;
 
 size_t pages_for(size_t positions) { return (positions + kTile - 1) / kTile; }
 
@@ -270,8 +272,10 @@ void StepLoop::step() {
   const size_t rows = engine_.micro_batch();
   size_t prompt_rows = 0;
   for (const SlotWant& want : all) prompt_rows += want.answering ? 0 : want.rows;
-  const bool together = answers > 0 && (prompt_rows <= within || within >= kWorthwhileRows);
-  if (prompt_rows == 0 || together) return run(share_rows(all, rows, within), engine_.workspace());
+  const bool dense = engine_.bank() == nullptr;
+  const bool together = answers > 0 && (prompt_rows <= within || dense || within >= kWorthwhileRows);
+  if (prompt_rows == 0 || together)
+    return run(share_rows(all, rows, dense ? std::max(within, kLeastRows) : within), engine_.workspace());
   // The prompts' rows go in a pass that is paused for the answers' steps.
   std::vector<SlotWant> prompts;
   std::ranges::copy_if(all, std::back_inserter(prompts), [](const SlotWant& want) { return !want.answering; });
