@@ -35,14 +35,13 @@ struct Service::Impl {
       {
         std::unique_lock lock(mutex);
         if (loop.idle()) wake.wait(lock, [&] { return !mail.empty() || stopping; });
+        if (!mail.empty()) progress_at = now_seconds();  // nobody waits for an engine that has just been asked
         work.swap(mail);
         last = stopping;
       }
       // Also at the end: whoever has asked hears how it ended.
       for (const auto& item : work) item();
       if (last) break;
-      // Nobody waits for an engine that has just been asked.
-      if (!work.empty()) progress_at = now_seconds();
       loop.step();
       publish();
     }
