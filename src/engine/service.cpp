@@ -72,7 +72,7 @@ struct Service::Impl {
   // Does something to a slot file, and tells how it went. The loop waits meanwhile: what is saved must not change.
   template <typename Work>
   void with_slot_file(uint32_t slot, const std::string& name, Work work, const SlotDone& done) {
-    post([this, slot, name, work, done] {
+    post([slot, name, work, done] {
       const double start = now_seconds();
       SlotFileResult result{slot, name, 0, 0, 0};
       try {
