@@ -20,7 +20,7 @@ const chat::Tokenizer& tokenizer() {
 
 void read(uint8_t endpoint, std::string_view text) {
   using namespace sluice::server;
-  RequestContext context{tokenizer(), {}, 4096, 2, 100, {}};
+  RequestContext context{tokenizer(), {}, {}, 4096, 2, 100, {}};
   const jinja::Value body = parse_body(text, {.depth = 64, .elements = 10000});
   switch (endpoint % 6) {
     case 0:
