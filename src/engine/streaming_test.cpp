@@ -149,7 +149,7 @@ TEST(ExpertMemory, EnginesOfAnySizeSayTheSame) {
 // Answers side by side, each evicting what the other needs, on several threads.
 TEST(ExpertMemory, AnswersSideBySideAreWhatTheyAreAlone) {
   EngineOptions options = test::micro_options();
-  options.threads = 3;
+  options.threads = 2;
   options.context = 512;
   options.sequences = 2;
   test::Loop whole(options);
@@ -158,9 +158,9 @@ TEST(ExpertMemory, AnswersSideBySideAreWhatTheyAreAlone) {
     for (const ReadEngine io : {ReadEngine::kAuto, ReadEngine::kThreads}) {
       options.experts.bank.engine = io;
       test::Loop loop(options, {.step_seconds = step_seconds});
-      const auto one = test::request(some_tokens(40), 40), two = test::request(some_tokens(90, 1), 20);
+      const auto one = test::request(some_tokens(40), 16), two = test::request(some_tokens(90, 1), 6);
       const auto first = loop.submit(one);
-      while (first->tokens.size() < 10) loop.loop.step();
+      while (first->tokens.size() < 4) loop.loop.step();
       const auto second = loop.submit(two);
       loop.run();
       test::expect_same(*first, *whole.answer(one));
