@@ -12,12 +12,9 @@ namespace sluice {
 namespace {
 
 using jinja::Dict;
+using jinja::field;
 using jinja::Type;
 using jinja::Value;
-
-const Value* field(const Value& object, std::string_view name) {
-  return object.is(Type::kDict) ? object.as_dict().find(name) : nullptr;
-}
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n\f\v";

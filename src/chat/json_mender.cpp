@@ -190,7 +190,7 @@ void JsonMender::take_in_escape(char c, std::string& out) {
   take_in_string(c, out);
 }
 
-// A complete \uXXXX.
+// An escape by its number is complete.
 void JsonMender::end_code_unit(std::string& out) {
   const unsigned long unit = std::stoul(escape_.substr(2), nullptr, 16);
   const bool first = unit >= 0xD800 && unit < 0xDC00, second = unit >= 0xDC00 && unit < 0xE000;

@@ -192,7 +192,7 @@ ChatPrompter::Rendered ChatPrompter::render(const ChatPrompt& chat, const Answer
   return {template_.render(chat), {}};
 }
 
-ChatPromptTokens ChatPrompter::prompt(const ChatRequest& request, AnswerMemory* memory) const {
+ChatPromptTokens ChatPrompter::prompt(const PromptRequest& request, AnswerMemory* memory) const {
   ChatPrompt chat = request.chat;
   std::vector<Value> messages = fit_messages(chat.messages).items();
   std::optional<Value> continued;

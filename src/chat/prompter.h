@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-struct ChatRequest {
+struct PromptRequest {
   ChatPrompt chat;  // messages as they came: fit_messages is applied
   // If the last message is an assistant's without calls, the answer goes on with it.
   bool continue_final_message = false;
@@ -60,7 +60,7 @@ class ChatPrompter {
   // All is encoded with control tokens, as the template's marks are; what users write is not kept from forging them.
   //
   // Throws as fit_messages and ChatTemplate::render.
-  ChatPromptTokens prompt(const ChatRequest& request, AnswerMemory* memory = nullptr) const;
+  ChatPromptTokens prompt(const PromptRequest& request, AnswerMemory* memory = nullptr) const;
 
   CallFormat call_format() const { return call_format_; }
 

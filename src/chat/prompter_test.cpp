@@ -62,7 +62,7 @@ class Chat {
     return prompt();
   }
   ChatPromptTokens prompt() {
-    ChatRequest request;
+    PromptRequest request;
     request.chat.messages = from_json("[" + messages + "]");
     request.chat.tools = tools;
     request.chat.enable_thinking = thinking;
@@ -214,7 +214,7 @@ TEST(ChatPrompter, KnowsWhereTurnsStart) {
 
 TEST(ChatPrompter, AnAnswerMayHaveToBeACall) {
   Chat chat("Qwen-Qwen3.6-35B-A3B");
-  ChatRequest request;
+  PromptRequest request;
   request.chat.messages = from_json(R"([{"role": "user", "content": "Go"}])");
   request.chat.tools = chat.tools;
   request.call = "look";
@@ -232,7 +232,7 @@ TEST(ChatPrompter, TheLastMessageMayBeContinued) {
   const ChatPrompter thinking(tokenizer(), source("Qwen-Qwen3.6-35B-A3B")),
       plain(tokenizer(), source("Qwen-Qwen3-0.6B"));
   const auto text = [&](const ChatPrompter& prompter, const char* last) {
-    ChatRequest request{{}, true, {}};
+    PromptRequest request{{}, true, {}};
     request.chat.messages = from_json(std::string(R"([{"role": "user", "content": "Go"}, )") + last + "]");
     const ChatPromptTokens prompt = prompter.prompt(request);
     EXPECT_EQ(text_of(prompt.tokens), prompt.text);
@@ -264,7 +264,7 @@ TEST(ChatPrompter, ATemplateThatRefusesMarksGetsTheMessageItself) {
       "messages[loop.index0 - 1].tool_calls %}{{ raise_exception('no call') }}{% endif %}<|im_end|>\n{% endfor %}"
       "<|im_start|>assistant\n";
   const ChatPrompter prompter(tokenizer(), strict);
-  ChatRequest request;
+  PromptRequest request;
   request.chat.messages = from_json(R"([{"role": "user", "content": "Go"}, {"role": "assistant", "content": "x",
       "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}, {"role": "tool", "content": "r"}])");
   AnswerMemory memory(10, 1 << 20);

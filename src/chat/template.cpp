@@ -8,12 +8,9 @@ namespace sluice {
 namespace {
 
 using jinja::Dict;
+using jinja::field;
 using jinja::Type;
 using jinja::Value;
-
-const Value* field(const Value& object, std::string_view name) {
-  return object.is(Type::kDict) ? object.as_dict().find(name) : nullptr;
-}
 
 // A copy of `object` with one field changed.
 Value with_field(const Value& object, std::string_view name, Value value) {

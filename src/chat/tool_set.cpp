@@ -11,14 +11,11 @@
 namespace sluice {
 namespace {
 
+using jinja::field;
 using jinja::Type;
 using jinja::Value;
 
 constexpr int kMaxSchemaDepth = 16;  // of anyOf in $ref in anyOf ...
-
-const Value* field(const Value& object, std::string_view name) {
-  return object.is(Type::kDict) ? object.as_dict().find(name) : nullptr;
-}
 
 const Value* text_field(const Value& object, std::string_view name) {
   const Value* value = field(object, name);

@@ -83,7 +83,7 @@ EngineOptions serving_engine(const ServeOptions& options) {
 
 ServiceOptions service_options(const ServeOptions& options) {
   ServiceOptions service;
-  service.loop.queue = options.queue;
+  service.queue = options.queue;
   service.loop.snapshots.limit = options.checkpoints;
   service.loop.step_seconds = options.step_ms / 1000.0;
   service.slot_folder = options.slot_folder;
@@ -152,6 +152,7 @@ server::AppOptions app_options(const ServeOptions& options) {
   if (options.max_tokens && *options.max_tokens >= 0)
     app.max_tokens = static_cast<uint32_t>(std::min<int64_t>(*options.max_tokens, UINT32_MAX));
   app.metrics = options.metrics;
+  app.request_limit_s = options.request_seconds;
   app.slots = options.slots_endpoint;
   app.log_prompts = options.log_prompts;
   app.log = log_request;

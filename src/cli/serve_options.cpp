@@ -63,6 +63,8 @@ void ServeOptions::declare(OptionTable& table) {
                {.env = "N_PARALLEL", .min = 1, .max = 256});
   table.option("--queue", "N", "requests that may wait for their turn; more are answered with 503", &queue,
                {.env = "QUEUE", .min = 1});
+  table.option("--request-timeout", "SECONDS", "for a whole answer, waiting included; 0: no limit", &request_seconds,
+               {.env = "REQUEST_TIMEOUT", .min = 0});
   table.option("--step-ms", "N", "milliseconds that a running answer may be kept waiting by another one's prompt",
                &step_ms, {.env = "STEP_MS", .min = 1});
   table.option("-n, --predict, --n-predict", "N", "tokens of an answer whose request doesn't say; -1: no limit",

@@ -21,7 +21,7 @@ struct ServeOptions {
   uint32_t timeout = 600;  // seconds for a client to send a request or to take what was written
   std::vector<std::string> api_keys;
   std::string api_key_file, cors, alias, config;
-  bool metrics = false, slots_endpoint = true, props = true;
+  bool metrics = false, slots_endpoint = true;
 
   uint32_t parallel = 4;  // answers side by side
   uint32_t queue = 256;   // requests that may wait
@@ -30,7 +30,7 @@ struct ServeOptions {
   uint32_t checkpoints = 32;  // states kept of one prompt
   uint32_t step_ms = 50;      // that a running answer may be kept waiting by prompts
   std::string slot_folder;
-  double drain_seconds = 30;
+  double drain_seconds = 30, request_seconds = 0;
   std::optional<int64_t> max_tokens;  // of requests that don't say; not given or negative: no limit
 
   std::string template_source, template_file;

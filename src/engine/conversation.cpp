@@ -29,7 +29,7 @@ Conversation::Conversation(Engine& engine, const std::string* template_source)
       session_(engine) {}
 
 ChatPromptTokens Conversation::prompt(const jinja::Value& messages, const ChatOptions& options) const {
-  ChatRequest request;
+  PromptRequest request;
   request.chat.messages = messages;
   request.chat.tools = options.tools;
   request.chat.enable_thinking = options.enable_thinking;

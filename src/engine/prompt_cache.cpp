@@ -15,6 +15,11 @@ size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
+std::vector<int32_t> a_few_from(const std::vector<int32_t>& tokens, size_t place) {
+  const auto begin = tokens.begin() + static_cast<ptrdiff_t>(place);
+  return {begin, begin + static_cast<ptrdiff_t>(std::min(kShown, tokens.size() - place))};
+}
+
 PromptCache::PromptCache(state::PagePool& pool, uint64_t budget, size_t free_pages, bool recurrent)
     : pool_(pool), budget_(budget), free_pages_(free_pages), recurrent_(recurrent) {}
 
@@ -24,8 +29,7 @@ PromptCache::Match PromptCache::find(std::span<const int32_t> tokens) const {
   const auto note_common = [&](const std::vector<int32_t>& held, size_t common) {
     if (common < match.common || (common == match.common && !match.instead.empty())) return;
     match.common = common;
-    match.instead.assign(held.begin() + static_cast<ptrdiff_t>(common),
-                         held.begin() + static_cast<ptrdiff_t>(std::min(held.size(), common + kShown)));
+    match.instead = a_few_from(held, common);
   };
   for (const Kept& kept : kept_) {
     const size_t common = common_prefix(kept.tokens, tokens);
@@ -114,19 +118,6 @@ bool PromptCache::make_bytes(uint64_t more) {
   if (more > budget_) return false;
   while (bytes() + more > budget_ && !kept_.empty()) drop_least();
   return bytes() + more <= budget_;
-}
-
-std::vector<const PromptCache::Kept*> PromptCache::prefixes_of(std::span<const int32_t> tokens) const {
-  std::vector<const Kept*> out;
-  for (const Kept& kept : kept_)
-    if (common_prefix(kept.tokens, tokens) == kept.tokens.size()) out.push_back(&kept);
-  return out;
-}
-
-std::vector<const PromptCache::Kept*> PromptCache::all() const {
-  std::vector<const Kept*> out;
-  for (const Kept& kept : kept_) out.push_back(&kept);
-  return out;
 }
 
 void PromptCache::clear() {

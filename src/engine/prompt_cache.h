@@ -18,6 +18,9 @@ namespace sluice {
 
 size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b);
 
+// A few tokens from this place on: what is told of an earlier request where a new one differs from it.
+std::vector<int32_t> a_few_from(const std::vector<int32_t>& tokens, size_t place);
+
 class PromptCache {
  public:
   // `budget`: bytes that states may take beyond `free_pages` pages that are there anyway (the live sequences' own,
@@ -46,15 +49,13 @@ class PromptCache {
   // Lets the least valuable go until so many more bytes fit into the budget; false when they can't.
   bool make_bytes(uint64_t bytes);
 
-  // States with exactly these tokens as their beginning or a part of it: for saving a slot with what belongs to it.
   struct Kept {
     std::vector<int32_t> tokens;
     state::Snapshot snapshot;
     size_t parent = 0;  // tokens that the longest other state saves of these
     uint64_t used = 0;  // when it was of use last, counted in uses
   };
-  std::vector<const Kept*> prefixes_of(std::span<const int32_t> tokens) const;
-  std::vector<const Kept*> all() const;
+  const std::list<Kept>& kept() const { return kept_; }
   void clear();
 
   size_t size() const { return kept_.size(); }

@@ -124,15 +124,15 @@ TEST_F(PromptCacheTest, WhatStatesSaveIsAsAnObviousCountSays) {
       const Tokens tokens = first(some_tokens(40), std::min(shared, n)) + some_tokens(n, x);
       cache.keep(tokens, state(tokens.size(), recurrent ? kStateFloats : 0));
       if (round % 3 == 0) cache.make_room(40);
-      for (const PromptCache::Kept* kept : cache.all()) {
+      for (const PromptCache::Kept& kept : cache.kept()) {
         size_t best = 0;
-        for (const PromptCache::Kept* other : cache.all()) {
-          if (other == kept) continue;
-          const size_t common = common_prefix(other->tokens, kept->tokens);
-          if (!recurrent || (common == other->tokens.size() && common < kept->tokens.size()))
+        for (const PromptCache::Kept& other : cache.kept()) {
+          if (&other == &kept) continue;
+          const size_t common = common_prefix(other.tokens, kept.tokens);
+          if (!recurrent || (common == other.tokens.size() && common < kept.tokens.size()))
             best = std::max(best, common);
         }
-        ASSERT_EQ(kept->parent, best) << "round " << round;
+        ASSERT_EQ(kept.parent, best) << "round " << round;
       }
     }
     EXPECT_GT(cache.evicted(), 100u);

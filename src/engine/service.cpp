@@ -150,7 +150,7 @@ uint64_t Service::submit(GenerationRequest request, std::shared_ptr<GenerationLi
   {
     const std::lock_guard lock(s.mutex);
     if (s.stopping || s.draining) fail(ErrorKind::kLimit, "the server is shutting down");
-    if (s.posted + s.waiting >= s.options.loop.queue) {
+    if (s.posted + s.waiting >= s.options.queue) {
       ++s.status.refused;
       fail(ErrorKind::kLimit, "{} requests are waiting already; try again later, or start with a larger --queue",
            s.posted + s.waiting);

@@ -16,6 +16,7 @@ namespace sluice {
 
 struct ServiceOptions {
   LoopOptions loop;
+  size_t queue = 256;       // requests that may wait
   std::string slot_folder;  // where slots are saved; empty: they can't be
 };
 

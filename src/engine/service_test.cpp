@@ -113,7 +113,7 @@ TEST(Service, CancelEndsAnAnswerAndAnUnknownNumberIsNothing) {
 TEST(Service, AFullQueueIsAnErrorThatCostsNobodyElseAnything) {
   Engine engine(service_engine());
   ServiceOptions options;
-  options.loop.queue = 2;
+  options.queue = 2;
   Service service(engine, options);
   std::vector<std::shared_ptr<Waiter>> taken;
   int refused = 0;

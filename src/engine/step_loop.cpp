@@ -193,8 +193,7 @@ void StepLoop::start(Slot& slot, std::unique_ptr<Task> task, const PromptCache::
     cached = usable(slot, tokens);
     if (const size_t own = common_prefix(slot.tokens, tokens); own > common) {
       common = own;
-      instead.assign(slot.tokens.begin() + static_cast<ptrdiff_t>(own),
-                     slot.tokens.begin() + static_cast<ptrdiff_t>(std::min(slot.tokens.size(), own + 16)));
+      instead = a_few_from(slot.tokens, own);
     }
   }
   if (cached >= match.usable && cached > 0) {
@@ -345,6 +344,7 @@ std::optional<StepLoop::Work> StepLoop::begin(const std::vector<SlotShare>& shar
       batch.rows.push_back({static_cast<uint32_t>(batch.sequences.size()), tokens[i], i + 1 == tokens.size(), keep});
     }
     batch.sequences.push_back(&slot.sequence);
+    if (first + share.rows == tokens.size()) work.ready.push_back(share.slot);
     if (!(slot.task->answering() && share.rows == 1)) work.prompt_rows += share.rows;
   }
   work.rows = batch.rows.size();
@@ -415,8 +415,6 @@ void StepLoop::complete(Work work) {
   counters_.prompt_tokens += work.prompt_rows;
   cost_.observe(work.rows - work.prompt_rows, work.prompt_rows, work.seconds);
 
-  std::vector<uint32_t> ready;  // slots whose next token can be chosen, in the order of the pass's logits
-  std::vector<bool> wanted;
   for (const SlotShare& share : work.shares) {
     Slot& slot = *slots_[share.slot];
     const size_t first = slot.tokens.size();
@@ -424,13 +422,11 @@ void StepLoop::complete(Work work) {
     if (!slot.task) {
       slot.sequence.clear();
       slot.tokens.clear();
-      ready.push_back(share.slot);
       continue;
     }
     const std::vector<int32_t>& tokens = slot.task->tokens();
     slot.tokens.insert(slot.tokens.end(), tokens.begin() + static_cast<ptrdiff_t>(first),
                        tokens.begin() + static_cast<ptrdiff_t>(first + share.rows));
-    if (slot.tokens.size() == tokens.size()) ready.push_back(share.slot);
     if (slot.task->answering() && share.rows == 1) continue;
     slot.task->computed(share.rows);
     slot.task->tell_progress();
@@ -442,7 +438,7 @@ void StepLoop::complete(Work work) {
     const auto length = static_cast<ptrdiff_t>(snapshot.length());
     cache_.keep({tokens.begin(), tokens.begin() + length}, std::move(snapshot));
   }
-  choose(ready, *work.pass);
+  choose(work.ready, *work.pass);
 }
 
 // The next token of each: chosen side by side, told in order.
@@ -516,8 +512,9 @@ StepLoop::Slot& StepLoop::idle_slot(uint32_t slot) {
 SavedSlot StepLoop::saved(uint32_t number) {
   const Slot& slot = idle_slot(number);
   SavedSlot out{slot.tokens, slot.sequence.snapshot(), {}};
-  for (const PromptCache::Kept* kept : cache_.prefixes_of(slot.tokens))
-    out.kept.emplace_back(kept->tokens, &kept->snapshot);
+  for (const PromptCache::Kept& kept : cache_.kept())
+    if (common_prefix(kept.tokens, slot.tokens) == kept.tokens.size())
+      out.kept.emplace_back(kept.tokens, &kept.snapshot);
   return out;
 }
 

@@ -19,7 +19,6 @@
 namespace sluice {
 
 struct LoopOptions {
-  size_t queue = 256;             // requests that may wait
   SnapshotPlaces snapshots = {};  // of long prompts; a limit of 0 keeps none
   double step_seconds = 0.05;     // how long running answers may be kept waiting by another one's prompt
 };
@@ -108,6 +107,7 @@ class StepLoop {
   // A pass, and whose rows are in it.
   struct Work {
     std::vector<SlotShare> shares;
+    std::vector<uint32_t> ready;  // slots whose next token can be chosen then, in the order of the pass's logits
     std::vector<std::pair<size_t, uint32_t>> snapshots;  // row, slot
     size_t rows = 0, prompt_rows = 0;
     double seconds = 0;  // so far

@@ -175,6 +175,18 @@ TEST(StepLoop, CancelsInThePromptInTheAnswerAndInTheQueue) {
   }
 }
 
+TEST(StepLoop, ACancelledPromptLeavesTheOthersOfItsPassTheirTokens) {
+  Loop loop(options_for(2, 64), {.step_seconds = 0.0});
+  loop.submit(request(some_tokens(400, 1)));  // more than the pass takes of it
+  const GenerationRequest other = request(some_tokens(20, 2));
+  const auto got = loop.submit(other);
+  loop.loop.step();
+  ASSERT_TRUE(got->progressed.empty()) << "the pass is over already";
+  loop.loop.cancel(1);
+  loop.run();
+  expect_same(*got, *alone(other));
+}
+
 TEST(StepLoop, AnswersGoOnWhileALongPromptComesIn) {
   for (const double step_seconds : {0.0, 0.002}) {
     Loop loop(options_for(2, 512), {.step_seconds = step_seconds});

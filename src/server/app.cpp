@@ -101,16 +101,25 @@ void App::ready(Engine& engine, std::unique_ptr<Generator> generator, decode::Sa
 void App::handle(std::shared_ptr<Exchange> exchange) {
   const auto call = std::make_shared<Call>();
   call->exchange = std::move(exchange);
-  try {
+  guard(*call, [&] {
     open(*call);
     dispatch(call);
+  });
+}
+
+// Whatever is thrown is an answer too.
+template <typename Work>
+void App::guard(Call& call, Work&& work) {
+  try {
+    work();
   } catch (const ApiError& error) {
-    send_error(*call, error);
+    send_error(call, error);
   } catch (const Error& error) {
-    send_error(*call, as_api_error(error));
+    send_error(call, as_api_error(error));
   } catch (const std::exception& error) {
-    send_error(*call, ApiError(500, "server_error", error.what()));
+    send_error(call, ApiError(500, "server_error", error.what()));
   }
+}
 }
 
 // Its id, and what every answer carries.
@@ -147,17 +156,7 @@ void App::dispatch(const CallPtr& call) {
     if (closing_ && match.route->fields != nullptr) throw unavailable("the server is shutting down", 10);
   }
   if (match.route->fields == nullptr) return serve(call);
-  workers_.run([this, call] {
-    try {
-      serve(call);
-    } catch (const ApiError& error) {
-      send_error(*call, error);
-    } catch (const Error& error) {
-      send_error(*call, as_api_error(error));
-    } catch (const std::exception& error) {
-      send_error(*call, ApiError(500, "server_error", error.what()));
-    }
-  });
+  workers_.run([this, call] { guard(*call, [&] { serve(call); }); });
 }
 
 void App::check_key(const HttpRequest& request) const {

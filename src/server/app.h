@@ -74,6 +74,8 @@ class App {
 
   void open(Call& call) const;
   void dispatch(const CallPtr& call);
+  template <typename Work>
+  void guard(Call& call, Work&& work);
   void serve(const CallPtr& call);
   void check_key(const HttpRequest& request) const;
   const Model& model() const;

@@ -92,7 +92,7 @@ class TemplateFormat : public ChatFormat {
       : tokenizer_(tokenizer), prompter_(tokenizer, source), memory_(std::make_shared<SharedMemory>()) {}
 
   ChatPromptMade prompt(const ChatQuestion& question) const override {
-    sluice::ChatRequest request;
+    PromptRequest request;
     request.chat.messages = question.messages;
     request.chat.tools = question.tool_choice == ToolChoice::kNone ? jinja::Value() : question.tools;
     request.chat.enable_thinking = question.enable_thinking;

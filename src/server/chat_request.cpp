@@ -14,7 +14,7 @@ using jinja::Type;
 using jinja::Value;
 
 const Value* member(const Value& object, std::string_view name) {
-  const Value* value = object.is(Type::kDict) ? object.as_dict().find(name) : nullptr;
+  const Value* value = jinja::field(object, name);
   return value == nullptr || value->is_none() ? nullptr : value;
 }
 

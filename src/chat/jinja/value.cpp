@@ -275,6 +275,10 @@ const Value* Dict::find(std::string_view key) const {
   return index < entries_.size() ? &entries_[index].second : nullptr;
 }
 
+const Value* field(const Value& object, std::string_view name) {
+  return object.is(Type::kDict) ? object.as_dict().find(name) : nullptr;
+}
+
 std::string_view type_name(const Value& value) {
   switch (value.type()) {
     case Type::kUndefined:

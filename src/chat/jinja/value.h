@@ -183,6 +183,9 @@ class Dict : public Object {
   Extent extent_{1, 16};
 };
 
+// A dict's value for a name; null where `object` is no dict or has none.
+const Value* field(const Value& object, std::string_view name);
+
 struct Range : Object {
   int64_t start = 0, stop = 0, step = 1;
   int64_t size() const;

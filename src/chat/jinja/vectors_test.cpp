@@ -52,7 +52,6 @@ std::string_view name_of(FailureKind kind) {
   return "?";
 }
 
-const Value* field(const Value& object, std::string_view name) { return object.as_dict().find(name); }
 const std::string& text_field(const Value& object, std::string_view name) { return field(object, name)->text(); }
 
 struct Outcome {
