@@ -120,7 +120,6 @@ void App::guard(Call& call, Work&& work) {
     send_error(call, ApiError(500, "server_error", error.what()));
   }
 }
-}
 
 // Its id, and what every answer carries.
 void App::open(Call& call) const {

@@ -517,7 +517,9 @@ def test_metrics_have_llama_cpp_s_names(server, client):
 
     before = metrics()
     server.post("/completion", LONG | {"prompt": list(range(300, 400)), "cache_prompt": False})
-    after = metrics()
+    # They are of the last step that has ended: the answer's own may be ending still.
+    while (after := metrics())["sluice_answers_finished_total"] == before["sluice_answers_finished_total"]:
+        time.sleep(0.01)
     assert after["llamacpp:prompt_tokens_total"] - before["llamacpp:prompt_tokens_total"] == 100
     predicted = after["llamacpp:tokens_predicted_total"] - before["llamacpp:tokens_predicted_total"]
     assert predicted == 24
